@@ -1,0 +1,1 @@
+//! What a Rust worker uses: ask for a slot, send, report.

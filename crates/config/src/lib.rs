@@ -1,0 +1,1 @@
+//! The YAML configuration: parsed, checked, resolved to what the core acts on.

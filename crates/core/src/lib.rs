@@ -1,0 +1,11 @@
+//! What a scope is and how slots are decided: pure functions on values.
+//!
+//! Nothing here reads a clock, draws from a global source of randomness, or does I/O: fleet time and the random source are
+//! arguments. The same functions run in the service, in simulations and in tests. `docs/internals/deciding.md` is the story;
+//! the laws (I-1 ...) are named in `docs/ARCHITECTURE.md`.
+//!
+//! Start with [`plan`] (what limits apply), then [`signal`] (what a provider said).
+
+pub mod plan;
+pub mod signal;
+pub mod units;

@@ -1,0 +1,189 @@
+//! What limits apply to a call: the configuration, resolved for one provider, account and model.
+//!
+//! `paceline-config` makes these from YAML and the catalogue; the core acts on them. They hold no state.
+
+use std::sync::Arc;
+
+use crate::units::Span;
+
+/// How urgent a call is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A person waits.
+    Interactive,
+    /// The default.
+    #[default]
+    Normal,
+    /// Hours are fine.
+    Batch,
+}
+
+impl Class {
+    /// All classes, most urgent first.
+    pub const ALL: [Self; 3] = [Self::Interactive, Self::Normal, Self::Batch];
+
+    /// Position in [`Class::ALL`].
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Interactive => 0,
+            Self::Normal => 1,
+            Self::Batch => 2,
+        }
+    }
+
+    /// The metric label and configuration key.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Normal => "normal",
+            Self::Batch => "batch",
+        }
+    }
+
+    /// How far ahead a slot is firm: later news (a 429, a pause) cannot take it back, so urgent calls get more certainty.
+    pub const fn horizon(self) -> Span {
+        match self {
+            Self::Interactive => Span::from_millis(250),
+            Self::Normal => Span::from_millis(100),
+            Self::Batch => Span::from_millis(50),
+        }
+    }
+}
+
+/// What is promised to a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassPolicy {
+    /// The longest a call waits in all its attempts.
+    pub max_wait: Span,
+    /// The longest floor set by the provider that a call waits for; a longer one is a denial at once.
+    pub honor_cap: Span,
+    /// How often a call is sent at most, counting refusals that cost nothing.
+    pub attempts: u32,
+    /// How often a call is sent at most when the attempt may have been paid for (time-outs, 500s).
+    pub paid_attempts: u32,
+}
+
+impl ClassPolicy {
+    /// The default of a class.
+    pub const fn default_of(class: Class) -> Self {
+        match class {
+            Class::Interactive => Self { max_wait: Span::from_secs(15), honor_cap: Span::from_secs(15), attempts: 3, paid_attempts: 2 },
+            Class::Normal => Self { max_wait: Span::from_secs(120), honor_cap: Span::from_secs(90), attempts: 5, paid_attempts: 2 },
+            Class::Batch => Self { max_wait: Span::from_secs(3_600), honor_cap: Span::from_secs(900), attempts: 8, paid_attempts: 2 },
+        }
+    }
+}
+
+/// To whom a bucket belongs; with its name this identifies the bucket within a scope.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// One group of models, by its key.
+    Group(Arc<str>),
+    /// A bucket that several groups name in `uses`.
+    Shared(Arc<str>),
+    /// The whole account.
+    Account,
+}
+
+/// Identifies a bucket within a scope.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BucketId {
+    /// Whose it is.
+    pub owner: Owner,
+    /// The meter, with `_second`, `_hour`, `_day`, ... for any window but the minute or the only one.
+    pub name: Arc<str>,
+}
+
+impl BucketId {
+    /// As people see it: `requests`, `account/requests`, `shared/embeddings/tokens`.
+    pub fn label(&self) -> String {
+        match &self.owner {
+            Owner::Group(_) => self.name.to_string(),
+            Owner::Account => format!("account/{}", self.name),
+            Owner::Shared(shared) => format!("shared/{shared}/{}", self.name),
+        }
+    }
+}
+
+/// How a bucket gets its units back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refill {
+    /// Evenly, all the time.
+    Continuous,
+    /// All at once at the end of each window of `per`; until a header tells its phase, the window starts at the first grant.
+    Window,
+    /// Never: units come back when the calls that hold them end (concurrency).
+    Held,
+}
+
+/// Where an unobserved bucket with a known limit starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartLevel {
+    /// With one second of refill, at least one call: nobody knows who used it a minute ago.
+    #[default]
+    Cautious,
+    /// Full.
+    Full,
+}
+
+/// One bucket that a call of a group is charged in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketPlan {
+    /// Which one.
+    pub id: BucketId,
+    /// What it counts; the key into a call's cost. `concurrency` counts calls in flight.
+    pub meter: Arc<str>,
+    /// Units per window; `None`: unknown, learned from headers.
+    pub limit: Option<u64>,
+    /// The window; `None`: unknown, inferred from headers (a minute until then).
+    pub per: Option<Span>,
+    /// What it can hold, and so the largest cost that ever fits; `None`: the limit.
+    pub capacity: Option<u64>,
+    /// What may go back to back; `None`: the capacity.
+    pub burst: Option<u64>,
+    /// How it refills; `None`: unknown, learned from headers (continuous until then).
+    pub refill: Option<Refill>,
+    /// Where it starts.
+    pub start: StartLevel,
+    /// Whether headers may raise a limit written here.
+    pub learn_above: bool,
+}
+
+/// What a call of one group must respect: the answer of `resolve(provider, account, model)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupPlan {
+    /// The group's key: the pattern that matched, or the model itself where each model has its own buckets.
+    pub key: Arc<str>,
+    /// Whether `key` is a model under a catch-all pattern: from the 64th such group on they share `other`.
+    pub is_each: bool,
+    /// Every bucket a call is charged in: the group's own, shared ones, the account's.
+    pub buckets: Vec<BucketPlan>,
+    /// Policies by [`Class::index`].
+    pub classes: [ClassPolicy; 3],
+    /// The least backoff after a refusal that says nothing usable.
+    pub min_backoff: Span,
+}
+
+impl GroupPlan {
+    /// The policy of a class.
+    pub fn class(&self, class: Class) -> &ClassPolicy {
+        let [interactive, normal, batch] = &self.classes;
+        match class {
+            Class::Interactive => interactive,
+            Class::Normal => normal,
+            Class::Batch => batch,
+        }
+    }
+
+    /// The same plan under another group key: the group's own buckets move with it, shared and account's stay.
+    pub fn renamed(&self, key: &Arc<str>) -> Self {
+        let mut plan = self.clone();
+        for bucket in &mut plan.buckets {
+            if matches!(bucket.id.owner, Owner::Group(_)) {
+                bucket.id.owner = Owner::Group(key.clone());
+            }
+        }
+        plan.key = key.clone();
+        plan
+    }
+}

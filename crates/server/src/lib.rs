@@ -1,0 +1,1 @@
+//! The gRPC and HTTP listeners over the coordinator: adapters, health, shutdown.

@@ -1,0 +1,1 @@
+//! The catalogue of metrics, the instruments behind it, and tracing set-up.
