@@ -67,9 +67,15 @@ impl ClassPolicy {
     /// The default of a class.
     pub const fn default_of(class: Class) -> Self {
         match class {
-            Class::Interactive => Self { max_wait: Span::from_secs(15), honor_cap: Span::from_secs(15), attempts: 3, paid_attempts: 2 },
-            Class::Normal => Self { max_wait: Span::from_secs(120), honor_cap: Span::from_secs(90), attempts: 5, paid_attempts: 2 },
-            Class::Batch => Self { max_wait: Span::from_secs(3_600), honor_cap: Span::from_secs(900), attempts: 8, paid_attempts: 2 },
+            Class::Interactive => {
+                Self { max_wait: Span::from_secs(15), honor_cap: Span::from_secs(15), attempts: 3, paid_attempts: 2 }
+            }
+            Class::Normal => {
+                Self { max_wait: Span::from_secs(120), honor_cap: Span::from_secs(90), attempts: 5, paid_attempts: 2 }
+            }
+            Class::Batch => {
+                Self { max_wait: Span::from_secs(3_600), honor_cap: Span::from_secs(900), attempts: 8, paid_attempts: 2 }
+            }
         }
     }
 }

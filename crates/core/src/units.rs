@@ -93,7 +93,8 @@ impl fmt::Display for Span {
             write!(f, "-")?;
         }
         let micros = self.0.unsigned_abs();
-        let (secs, mins, hours, days) = (micros / 1_000_000, micros / 60_000_000, micros / 3_600_000_000, micros / 86_400_000_000);
+        let (secs, mins, hours, days) =
+            (micros / 1_000_000, micros / 60_000_000, micros / 3_600_000_000, micros / 86_400_000_000);
         match (days, hours, mins, micros) {
             (0, 0, 0, 0) => write!(f, "0 s"),
             (0, 0, 0, us) if us < 1_000 => write!(f, "{us} us"),
