@@ -28,7 +28,6 @@ const TOP_LEVEL: &[&str] = &[
     "clippy.toml",
     "deny.toml",
     "typos.toml",
-    "buf.yaml",
 ];
 
 #[test]
