@@ -1,0 +1,319 @@
+//! Every metric, once: what instruments are built from, what the reference is generated from, what dashboards are
+//! checked against.
+
+use paceline_core::plan::Class;
+use paceline_core::signal::Source;
+
+use crate::labels::AcquireOutcome;
+use crate::series::{MAX_BUCKETS_PER_SCOPE, MAX_HEADERS, MAX_PROVIDERS, MAX_REASONS_PER_SCOPE, MAX_REPORTS_PER_PROVIDER};
+
+/// How a metric behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Only grows; ask for its rate.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by size, with these upper bounds in the metric's unit and one more bucket above them.
+    Histogram {
+        /// Upper bounds, ascending, inclusive.
+        bounds: &'static [f64],
+    },
+}
+
+impl Kind {
+    /// Prometheus' name for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram { .. } => "histogram",
+        }
+    }
+}
+
+/// How many series a metric can have at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeriesBound {
+    /// So many in all.
+    InAll(usize),
+    /// So many for each provider; providers beyond the 64th are summed as `other`.
+    PerProvider(usize),
+    /// So many for each of the first `max_scopes` (provider, account, model), and as many for `other`.
+    PerScope(usize),
+    /// So many for each of the `max_scopes` busiest (provider, account), and as many for `other`.
+    PerAccount(usize),
+}
+
+impl SeriesBound {
+    /// The bound as a number, under a setting of `max_scopes`.
+    pub const fn most(self, max_scopes: usize) -> usize {
+        match self {
+            Self::InAll(most) => most,
+            Self::PerProvider(each) => each * (MAX_PROVIDERS + 1),
+            Self::PerScope(each) | Self::PerAccount(each) => each * (max_scopes + 1),
+        }
+    }
+}
+
+/// One metric as it is exposed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metric {
+    /// The exposed name, with the unit and `_total` where Prometheus wants them.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: Kind,
+    /// The unit in UCUM (`s`, or what is counted in braces: `{ask}`); empty for facts that are always 1.
+    pub unit: &'static str,
+    /// Its labels; what they mean: [`LABELS`].
+    pub labels: &'static [&'static str],
+    /// What it counts: the text after `# HELP`.
+    pub help: &'static str,
+    /// The question one opens a dashboard with.
+    pub question: &'static str,
+    /// How many series it can have at most.
+    pub series: SeriesBound,
+}
+
+/// Bounds of waits in seconds: from 1 ms by factors of two, the last at 4 h. A quantile read from them is at most a factor
+/// of two too high, and waits beyond 4 h are seen as such.
+pub const WAIT_BOUNDS_SECONDS: [f64; 25] = [
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384, 32.768, 65.536,
+    131.072, 262.144, 524.288, 1048.576, 2097.152, 4194.304, 8388.608, 14400.0,
+];
+
+/// Where waiting went.
+pub const DELAY_SECONDS: Metric = Metric {
+    name: "paceline_delay_seconds_total",
+    kind: Kind::Counter,
+    unit: "s",
+    labels: &["provider", "account", "model", "source", "bucket"],
+    help: "Time that calls waited, by what they waited for.",
+    question: "Where did the fleet's waiting go?",
+    series: SeriesBound::PerScope(Source::ALL.len() * (MAX_BUCKETS_PER_SCOPE + 1)),
+};
+
+/// How long callers wait.
+pub const WAIT_SECONDS: Metric = Metric {
+    name: "paceline_wait_seconds",
+    kind: Kind::Histogram { bounds: &WAIT_BOUNDS_SECONDS },
+    unit: "s",
+    labels: &["provider", "priority", "outcome"],
+    help: "Time from a call's first ask to its answer and, when granted, to its slot.",
+    question: "How long do callers wait?",
+    series: SeriesBound::PerProvider(Class::ALL.len() * AcquireOutcome::ALL.len()),
+};
+
+/// How asks were answered.
+pub const ACQUIRES: Metric = Metric {
+    name: "paceline_acquires_total",
+    kind: Kind::Counter,
+    unit: "{ask}",
+    labels: &["provider", "account", "model", "outcome", "reason"],
+    help: "Asks for a slot, by answer and, when denied, by reason.",
+    question: "Granted, queued, denied, and why?",
+    series: SeriesBound::PerScope(MAX_REASONS_PER_SCOPE + 4),
+};
+
+/// What workers reported.
+pub const REPORTS: Metric = Metric {
+    name: "paceline_reports_total",
+    kind: Kind::Counter,
+    unit: "{report}",
+    labels: &["provider", "outcome", "status", "verdict"],
+    help: "Reports of calls, by what happened, the provider's status and what the worker was told to do.",
+    question: "What did the provider say?",
+    series: SeriesBound::PerProvider(2 * MAX_REPORTS_PER_PROVIDER),
+};
+
+/// Where waiting times were read.
+pub const SIGNALS: Metric = Metric {
+    name: "paceline_signals_total",
+    kind: Kind::Counter,
+    unit: "{answer}",
+    labels: &["provider", "source"],
+    help: "Answers that asked to wait, by where the length of the wait was read; none: nothing usable came.",
+    question: "With what signal does the provider push back? A rise of `none` is the alarm.",
+    series: SeriesBound::PerProvider(Source::ALL.len()),
+};
+
+/// Headers nobody reads.
+pub const UNREAD_HEADERS: Metric = Metric {
+    name: "paceline_unread_headers_total",
+    kind: Kind::Counter,
+    unit: "{header}",
+    labels: &["provider", "header"],
+    help: "Response headers that look like limits and that nothing reads.",
+    question: "Does the provider say something that Paceline does not understand?",
+    series: SeriesBound::InAll(MAX_HEADERS + MAX_PROVIDERS + 1),
+};
+
+/// Calls in flight.
+pub const INFLIGHT: Metric = Metric {
+    name: "paceline_inflight",
+    kind: Kind::Gauge,
+    unit: "{call}",
+    labels: &["provider", "account", "priority"],
+    help: "Calls granted and not yet reported as ended.",
+    question: "How many calls are at the provider now?",
+    series: SeriesBound::PerAccount(Class::ALL.len()),
+};
+
+/// Calls waiting.
+pub const QUEUE_DEPTH: Metric = Metric {
+    name: "paceline_queue_depth",
+    kind: Kind::Gauge,
+    unit: "{call}",
+    labels: &["provider", "account", "priority"],
+    help: "Calls waiting for a slot on this replica.",
+    question: "Who waits now?",
+    series: SeriesBound::PerAccount(Class::ALL.len()),
+};
+
+/// The longest wait now.
+pub const OLDEST_WAIT_SECONDS: Metric = Metric {
+    name: "paceline_oldest_wait_seconds",
+    kind: Kind::Gauge,
+    unit: "s",
+    labels: &["provider", "account", "priority"],
+    help: "Age of the call that has waited longest and waits still; 0 when nobody waits.",
+    question: "Who is stuck now?",
+    series: SeriesBound::PerAccount(Class::ALL.len()),
+};
+
+/// Leases nobody reported.
+pub const LEASES_EXPIRED: Metric = Metric {
+    name: "paceline_leases_expired_total",
+    kind: Kind::Counter,
+    unit: "{lease}",
+    labels: &["provider", "account", "model"],
+    help: "Leases that ended because no report came in time.",
+    question: "Do workers crash, or forget to report?",
+    series: SeriesBound::PerScope(1),
+};
+
+/// Slots used too late.
+pub const LATE_USES: Metric = Metric {
+    name: "paceline_late_uses_total",
+    kind: Kind::Counter,
+    unit: "{call}",
+    labels: &["provider", "account", "model"],
+    help: "Slots whose caller came back after the time in which they could be used.",
+    question: "Do workers oversleep their slots?",
+    series: SeriesBound::PerScope(1),
+};
+
+/// Swaps lost to another replica.
+pub const STORE_CONFLICTS: Metric = Metric {
+    name: "paceline_store_conflicts_total",
+    kind: Kind::Counter,
+    unit: "{commit}",
+    labels: &[],
+    help: "Commits refused because another replica had committed first; each is decided again.",
+    question: "Do replicas fight over one scope?",
+    series: SeriesBound::InAll(1),
+};
+
+/// Stored values out of bounds.
+pub const STATE_REPAIRED: Metric = Metric {
+    name: "paceline_state_repaired_total",
+    kind: Kind::Counter,
+    unit: "{bucket}",
+    labels: &[],
+    help: "Stored buckets with a value out of bounds that were set back to a cautious start.",
+    question: "Is the stored state sound?",
+    series: SeriesBound::InAll(1),
+};
+
+/// Configurations read again.
+pub const CONFIG_RELOADS: Metric = Metric {
+    name: "paceline_config_reloads_total",
+    kind: Kind::Counter,
+    unit: "{reload}",
+    labels: &["result"],
+    help: "Changed configurations, by whether they were applied or refused as invalid.",
+    question: "Is the newest configuration in force?",
+    series: SeriesBound::InAll(2),
+};
+
+/// Which configuration runs.
+pub const CONFIG_HASH_INFO: Metric = Metric {
+    name: "paceline_config_hash_info",
+    kind: Kind::Gauge,
+    unit: "",
+    labels: &["hash"],
+    help: "Always 1; the hash of the configuration in force is the label.",
+    question: "Do all replicas run the same configuration?",
+    series: SeriesBound::InAll(1),
+};
+
+/// Which build runs.
+pub const BUILD_INFO: Metric = Metric {
+    name: "paceline_build_info",
+    kind: Kind::Gauge,
+    unit: "",
+    labels: &["version"],
+    help: "Always 1; the running version is the label.",
+    question: "Which versions run?",
+    series: SeriesBound::InAll(1),
+};
+
+/// Learned limits that swing.
+pub const LEARNED_LIMIT_FLAPS: Metric = Metric {
+    name: "paceline_learned_limit_flaps_total",
+    kind: Kind::Counter,
+    unit: "{change}",
+    labels: &["provider", "account", "model"],
+    help: "Learned limits that went back soon after a change.",
+    question: "Does a limit swing, as when one account name stands for two keys?",
+    series: SeriesBound::PerScope(1),
+};
+
+/// Every metric, in the order of the reference.
+pub const CATALOGUE: [&Metric; 17] = [
+    &DELAY_SECONDS,
+    &WAIT_SECONDS,
+    &OLDEST_WAIT_SECONDS,
+    &QUEUE_DEPTH,
+    &INFLIGHT,
+    &ACQUIRES,
+    &REPORTS,
+    &SIGNALS,
+    &UNREAD_HEADERS,
+    &LEASES_EXPIRED,
+    &LATE_USES,
+    &LEARNED_LIMIT_FLAPS,
+    &STORE_CONFLICTS,
+    &STATE_REPAIRED,
+    &CONFIG_RELOADS,
+    &CONFIG_HASH_INFO,
+    &BUILD_INFO,
+];
+
+/// What each label means; `{sources}` in a text stands for the list of sources.
+pub const LABELS: [(&str, &str); 15] = [
+    ("account", "Whose quota: the name workers send, never a key."),
+    (
+        "bucket",
+        "The bucket that governed: its meter, with its owner (`account/requests`) and window (`requests_day`); empty when no bucket did; `other` beyond eight of a scope.",
+    ),
+    ("hash", "Of the configuration in force."),
+    ("header", "A header's name in lower case, never its value; `other` beyond 200 names."),
+    ("model", "What the provider meters apart: a model, a deployment, a resource; may be empty."),
+    (
+        "outcome",
+        "Of an ask: `granted`, `queued`, `denied`, `cancelled` (the caller went away). Of a report: `response`, `running`, `timeout`, `connection_failed`, `abandoned`.",
+    ),
+    ("priority", "`interactive`, `normal` or `batch`."),
+    ("provider", "A name from the catalogue or the configuration; `other` beyond 64 of them."),
+    ("reason", "Why an ask was denied (`deadline`, `over_honor_cap`, ...); empty when it was not."),
+    ("result", "`applied`, or `refused`: the old configuration stays in force."),
+    ("source", "Why a call waited, or where a wait was read: {sources}."),
+    (
+        "status",
+        "The HTTP status where it is one in use, else its class (`4xx`); the name of a gRPC status; `other` for numbers that are neither; empty when the provider did not answer.",
+    ),
+    ("verdict", "What the worker was told: `done`, `retry`, `fail_over`, `give_up`; empty when the call goes on."),
+    ("version", "Of this build."),
+    ("le", "Of histograms only: the upper bound of a bucket."),
+];

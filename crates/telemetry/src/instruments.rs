@@ -1,0 +1,149 @@
+//! OpenTelemetry instruments made from the catalogue, and the Prometheus exporter they are read through.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::{Instrument, SdkMeterProvider, Stream};
+use prometheus::Registry;
+
+use crate::Error;
+use crate::catalogue::{self, CATALOGUE, Kind, Metric};
+use crate::load::Observed;
+use crate::series::label;
+
+/// One instrument per metric that events are recorded in; gauges are read by callbacks.
+#[derive(Debug)]
+pub(crate) struct Instruments {
+    pub(crate) delay_seconds: Counter<f64>,
+    pub(crate) wait_seconds: Histogram<f64>,
+    pub(crate) acquires: Counter<u64>,
+    pub(crate) reports: Counter<u64>,
+    pub(crate) signals: Counter<u64>,
+    pub(crate) unread_headers: Counter<u64>,
+    pub(crate) leases_expired: Counter<u64>,
+    pub(crate) late_uses: Counter<u64>,
+    pub(crate) store_conflicts: Counter<u64>,
+    pub(crate) state_repaired: Counter<u64>,
+    pub(crate) config_reloads: Counter<u64>,
+    pub(crate) learned_limit_flaps: Counter<u64>,
+}
+
+impl Instruments {
+    pub(crate) fn new(meter: &Meter) -> Self {
+        Self {
+            delay_seconds: seconds_counter(meter, &catalogue::DELAY_SECONDS),
+            wait_seconds: histogram(meter, &catalogue::WAIT_SECONDS),
+            acquires: counter(meter, &catalogue::ACQUIRES),
+            reports: counter(meter, &catalogue::REPORTS),
+            signals: counter(meter, &catalogue::SIGNALS),
+            unread_headers: counter(meter, &catalogue::UNREAD_HEADERS),
+            leases_expired: counter(meter, &catalogue::LEASES_EXPIRED),
+            late_uses: counter(meter, &catalogue::LATE_USES),
+            store_conflicts: counter(meter, &catalogue::STORE_CONFLICTS),
+            state_repaired: counter(meter, &catalogue::STATE_REPAIRED),
+            config_reloads: counter(meter, &catalogue::CONFIG_RELOADS),
+            learned_limit_flaps: counter(meter, &catalogue::LEARNED_LIMIT_FLAPS),
+        }
+    }
+}
+
+/// The provider of meters and the registry that its metrics are gathered from; both live as long as the telemetry.
+pub(crate) fn provider(max_scopes: usize) -> Result<(SdkMeterProvider, Registry), Error> {
+    let registry = Registry::new();
+    let exporter = opentelemetry_prometheus::exporter()
+        .with_registry(registry.clone())
+        .scope_info_enabled(false)
+        .without_target_info()
+        .build()
+        .map_err(|error| Error::Setup(error.to_string()))?;
+    // The SDK folds everything beyond 2,000 series into one without labels; our own bounds act first and keep names.
+    let limit = |metric: &Metric| match metric.kind {
+        // The series of the scrape before are let go only after those of this one have come.
+        Kind::Gauge => 2 * metric.series.most(max_scopes),
+        Kind::Counter | Kind::Histogram { .. } => metric.series.most(max_scopes),
+    };
+    let limits: HashMap<&str, usize> = CATALOGUE.iter().map(|metric| (instrument_name(metric), limit(metric))).collect();
+    let bounded = move |instrument: &Instrument| -> Option<Stream> {
+        let most = limits.get(instrument.name())?;
+        Stream::builder().with_cardinality_limit(*most).build().ok()
+    };
+    let provider = SdkMeterProvider::builder()
+        .with_resource(Resource::builder_empty().with_service_name("paceline").build())
+        .with_reader(exporter)
+        .with_view(bounded)
+        .build();
+    Ok((provider, registry))
+}
+
+/// The meter that every instrument belongs to.
+pub(crate) fn meter(provider: &SdkMeterProvider) -> Meter {
+    provider.meter("paceline")
+}
+
+/// Registers the gauges, which are read when somebody looks.
+pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: &'static str) {
+    let of_load = |metric: &'static Metric, value: fn(&crate::Load) -> f64| {
+        let observed = observed.clone();
+        meter
+            .f64_observable_gauge(instrument_name(metric))
+            .with_unit(metric.unit)
+            .with_description(metric.help)
+            .with_callback(move |observer| {
+                for load in observed.loads() {
+                    let labels = [
+                        label("provider", &load.provider),
+                        label("account", &load.account),
+                        label("priority", load.class.name()),
+                    ];
+                    observer.observe(value(&load), &labels);
+                }
+            })
+            .build();
+    };
+    of_load(&catalogue::INFLIGHT, |load| load.in_flight as f64);
+    of_load(&catalogue::QUEUE_DEPTH, |load| load.queued as f64);
+    of_load(&catalogue::OLDEST_WAIT_SECONDS, |load| load.oldest_wait.at_least_zero().as_secs_f64());
+
+    let fact = |metric: &'static Metric, read: Box<dyn Fn() -> Option<KeyValue> + Send + Sync>| {
+        meter
+            .u64_observable_gauge(instrument_name(metric))
+            .with_description(metric.help)
+            .with_callback(move |observer| {
+                if let Some(name) = read() {
+                    observer.observe(1, &[name]);
+                }
+            })
+            .build();
+    };
+    let of_config = observed.clone();
+    fact(&catalogue::CONFIG_HASH_INFO, Box::new(move || of_config.config_hash().map(|hash| label("hash", &hash))));
+    fact(&catalogue::BUILD_INFO, Box::new(move || Some(label("version", version))));
+}
+
+/// The name to give OpenTelemetry, so that the exporter's suffixes make the catalogue's name of it.
+fn instrument_name(metric: &Metric) -> &'static str {
+    let name = match metric.kind {
+        Kind::Counter => metric.name.strip_suffix("_total").unwrap_or(metric.name),
+        Kind::Gauge | Kind::Histogram { .. } => metric.name,
+    };
+    if metric.unit == "s" { name.strip_suffix("_seconds").unwrap_or(name) } else { name }
+}
+
+fn counter(meter: &Meter, metric: &Metric) -> Counter<u64> {
+    meter.u64_counter(instrument_name(metric)).with_unit(metric.unit).with_description(metric.help).build()
+}
+
+fn seconds_counter(meter: &Meter, metric: &Metric) -> Counter<f64> {
+    meter.f64_counter(instrument_name(metric)).with_unit(metric.unit).with_description(metric.help).build()
+}
+
+fn histogram(meter: &Meter, metric: &Metric) -> Histogram<f64> {
+    let builder = meter.f64_histogram(instrument_name(metric)).with_unit(metric.unit).with_description(metric.help);
+    match metric.kind {
+        Kind::Histogram { bounds } => builder.with_boundaries(bounds.to_vec()).build(),
+        Kind::Counter | Kind::Gauge => builder.build(),
+    }
+}

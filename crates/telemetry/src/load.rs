@@ -1,0 +1,128 @@
+//! What is read at the moment of a scrape: who waits, what runs, which configuration is in force.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use paceline_core::plan::Class;
+use paceline_core::units::Span;
+
+use crate::series::OTHER;
+
+/// What one class of one scope has in hand at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The scope's provider.
+    pub provider: Arc<str>,
+    /// The scope's account.
+    pub account: Arc<str>,
+    /// The class of the calls.
+    pub class: Class,
+    /// Calls granted and not yet ended.
+    pub in_flight: u64,
+    /// Calls waiting on this replica.
+    pub queued: u64,
+    /// Age of the oldest of those; zero when nobody waits.
+    pub oldest_wait: Span,
+}
+
+type Source = Arc<dyn Fn() -> Vec<Load> + Send + Sync>;
+
+/// What the gauges read.
+pub(crate) struct Observed {
+    max_scopes: usize,
+    source: RwLock<Option<Source>>,
+    config_hash: RwLock<Option<Arc<str>>>,
+}
+
+impl Observed {
+    pub(crate) fn new(max_scopes: usize) -> Self {
+        Self { max_scopes, source: RwLock::new(None), config_hash: RwLock::new(None) }
+    }
+
+    pub(crate) fn set_source(&self, source: Source) {
+        *self.source.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    pub(crate) fn set_config_hash(&self, hash: &str) {
+        *self.config_hash.write().unwrap_or_else(PoisonError::into_inner) = Some(hash.into());
+    }
+
+    pub(crate) fn config_hash(&self) -> Option<Arc<str>> {
+        self.config_hash.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The load now, for the busiest scopes, the rest summed. The lock is not held while the source runs.
+    pub(crate) fn loads(&self) -> Vec<Load> {
+        let source = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
+        source.map(|source| busiest(source(), self.max_scopes)).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observed").field("max_scopes", &self.max_scopes).finish_non_exhaustive()
+    }
+}
+
+/// Sums per (provider, account, class); beyond `most` accounts the least busy become one `other`.
+fn busiest(loads: Vec<Load>, most: usize) -> Vec<Load> {
+    let mut accounts: BTreeMap<(Arc<str>, Arc<str>), (u64, u64)> = BTreeMap::new();
+    for load in &loads {
+        let (queued, in_flight) = accounts.entry((load.provider.clone(), load.account.clone())).or_default();
+        *queued = queued.saturating_add(load.queued);
+        *in_flight = in_flight.saturating_add(load.in_flight);
+    }
+    let mut ranked: Vec<_> = accounts.into_iter().collect();
+    // Stable: equally busy ones stay in the order of their names, so that series do not come and go at every scrape.
+    ranked.sort_by_key(|(_, busy)| std::cmp::Reverse(*busy));
+    let unnamed: std::collections::BTreeSet<_> = ranked.into_iter().skip(most).map(|(account, _)| account).collect();
+
+    let other: Arc<str> = OTHER.into();
+    let mut sums: BTreeMap<(Arc<str>, Arc<str>, Class), Load> = BTreeMap::new();
+    for mut load in loads {
+        if unnamed.contains(&(load.provider.clone(), load.account.clone())) {
+            (load.provider, load.account) = (other.clone(), other.clone());
+        }
+        let key = (load.provider.clone(), load.account.clone(), load.class);
+        match sums.get_mut(&key) {
+            Some(sum) => {
+                sum.in_flight = sum.in_flight.saturating_add(load.in_flight);
+                sum.queued = sum.queued.saturating_add(load.queued);
+                sum.oldest_wait = sum.oldest_wait.max(load.oldest_wait);
+            }
+            None => {
+                sums.insert(key, load);
+            }
+        }
+    }
+    sums.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(account: &str, class: Class, in_flight: u64, queued: u64, oldest_secs: i64) -> Load {
+        let oldest_wait = Span::from_secs(oldest_secs);
+        Load { provider: "openai".into(), account: account.into(), class, in_flight, queued, oldest_wait }
+    }
+
+    #[test]
+    fn rows_of_one_class_are_summed_and_the_oldest_kept() {
+        let rows = vec![load("prod", Class::Batch, 1, 2, 30), load("prod", Class::Batch, 3, 4, 10)];
+        assert_eq!(busiest(rows, 200), vec![load("prod", Class::Batch, 4, 6, 30)]);
+    }
+
+    #[test]
+    fn the_busiest_keep_their_names_and_nothing_is_lost() {
+        let quiet = (0..300).map(|n| load(&format!("quiet-{n}"), Class::Normal, 1, 0, 0));
+        let rows: Vec<_> = quiet.chain([load("stuck", Class::Normal, 0, 50, 900)]).collect();
+        let shown = busiest(rows, 10);
+        assert_eq!(shown.len(), 11);
+        assert!(shown.contains(&load("stuck", Class::Normal, 0, 50, 900)));
+        assert_eq!(shown.iter().map(|row| row.in_flight).sum::<u64>(), 300);
+        let other = shown.iter().find(|row| &*row.account == OTHER).map(|row| (&*row.provider, row.in_flight));
+        assert_eq!(other, Some((OTHER, 291)));
+    }
+}

@@ -1,0 +1,228 @@
+//! The one handle that events are recorded through and metrics are rendered from.
+
+use std::sync::{Arc, OnceLock};
+
+use opentelemetry::metrics::BoundCounter;
+use opentelemetry_sdk::metrics::SdkMeterProvider;
+use paceline_core::plan::Class;
+use paceline_core::signal::Source;
+use paceline_core::units::Span;
+use prometheus::{Registry, TextEncoder};
+
+use crate::Error;
+use crate::instruments::{self, Instruments};
+use crate::labels::{AcquireOutcome, ReloadResult, ReportOutcome, Status};
+use crate::load::{Load, Observed};
+use crate::series::{Bounded, MAX_HEADERS, MAX_PROVIDERS, OTHER, ProviderSeries, ScopeSeries, label};
+
+/// The `Content-Type` of [`Telemetry::render`] (Prometheus text format 0.0.4).
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Header names longer than this are counted as `other`.
+const LONGEST_HEADER_NAME: usize = 64;
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How many (provider, account, model) get series of their own, 1..=10,000; later ones are summed as `other`.
+    pub max_scopes: usize,
+    /// The version in `paceline_build_info`.
+    pub version: &'static str,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_scopes: 200, version: env!("CARGO_PKG_VERSION") }
+    }
+}
+
+/// Records what happens and renders it for Prometheus. Clones share everything; each `new` is a world of its own.
+#[derive(Clone, Debug)]
+pub struct Telemetry(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    instruments: Instruments,
+    scopes: Bounded<String, Arc<ScopeSeries>>,
+    other_scopes: OnceLock<Arc<ScopeSeries>>,
+    providers: Bounded<Box<str>, Arc<ProviderSeries>>,
+    other_providers: OnceLock<Arc<ProviderSeries>>,
+    headers: Bounded<String, BoundCounter<u64>>,
+    store_conflicts: BoundCounter<u64>,
+    state_repaired: BoundCounter<u64>,
+    config_reloads: [BoundCounter<u64>; 2],
+    observed: Arc<Observed>,
+    registry: Registry,
+    /// Dropping it shuts the instruments down.
+    _provider: SdkMeterProvider,
+}
+
+/// Under which labels a call is counted. Cheap to clone; keep it beside the scope's or model's state.
+#[derive(Clone, Debug)]
+pub struct ScopeLabels {
+    scope: Arc<ScopeSeries>,
+    provider: Arc<ProviderSeries>,
+}
+
+impl Telemetry {
+    /// Sets up the registry and every instrument.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] when the exporter cannot be registered.
+    pub fn new(options: Options) -> Result<Self, Error> {
+        let max_scopes = options.max_scopes.clamp(1, 10_000);
+        let (provider, registry) = instruments::provider(max_scopes)?;
+        let meter = instruments::meter(&provider);
+        let instruments = Instruments::new(&meter);
+        let observed = Arc::new(Observed::new(max_scopes));
+        instruments::register_gauges(&meter, &observed, options.version);
+
+        let zero = |counter: BoundCounter<u64>| {
+            // Shown from the start: a counter that appears with its first event hides that event from `rate()`.
+            counter.add(0);
+            counter
+        };
+        let store_conflicts = zero(instruments.store_conflicts.bind(&[]));
+        let state_repaired = zero(instruments.state_repaired.bind(&[]));
+        let config_reloads = [ReloadResult::Applied, ReloadResult::Refused]
+            .map(|result| zero(instruments.config_reloads.bind(&[label("result", result.name())])));
+        Ok(Self(Arc::new(Inner {
+            instruments,
+            scopes: Bounded::new(max_scopes),
+            other_scopes: OnceLock::new(),
+            providers: Bounded::new(MAX_PROVIDERS),
+            other_providers: OnceLock::new(),
+            headers: Bounded::new(MAX_HEADERS),
+            store_conflicts,
+            state_repaired,
+            config_reloads,
+            observed,
+            registry,
+            _provider: provider,
+        })))
+    }
+
+    /// The labels of a scope's model. Beyond `max_scopes` of them all three become `other`; what is counted per provider
+    /// keeps the provider's name.
+    pub fn scope(&self, provider: &str, account: &str, model: &str) -> ScopeLabels {
+        let instruments = &self.0.instruments;
+        // Lengths first, so that no two triples share a key.
+        let key = format!("{}:{}:{provider}{account}{model}", provider.len(), account.len());
+        let make = || (key.clone(), Arc::new(ScopeSeries::new(instruments, provider, account, model)));
+        let scope = self.0.scopes.with(&key, make, Arc::clone).unwrap_or_else(|| {
+            self.0.other_scopes.get_or_init(|| Arc::new(ScopeSeries::new(instruments, OTHER, OTHER, OTHER))).clone()
+        });
+        ScopeLabels { scope, provider: self.provider(provider) }
+    }
+
+    /// Counts an answered ask. `reason` is that of a denial in lower snake case (`deadline`), else empty.
+    pub fn acquire_decided(&self, scope: &ScopeLabels, outcome: AcquireOutcome, reason: &'static str) {
+        scope.scope.acquire(&self.0.instruments, outcome, reason);
+    }
+
+    /// Adds to the time that calls waited for one reason; `bucket` is the one that governed, empty when none did.
+    pub fn delay(&self, scope: &ScopeLabels, source: Source, bucket: &str, waited: Span) {
+        if waited > Span::ZERO {
+            scope.scope.delay(&self.0.instruments, source, bucket, waited.as_secs_f64());
+        }
+    }
+
+    /// Records how long a call waited in all; negative waits count as none.
+    pub fn wait(&self, scope: &ScopeLabels, class: Class, outcome: AcquireOutcome, waited: Span) {
+        scope.provider.wait(&self.0.instruments, class, outcome, waited.at_least_zero().as_secs_f64());
+    }
+
+    /// Counts a report. `verdict` is in lower snake case (`retry`), empty while the call goes on.
+    pub fn report(&self, scope: &ScopeLabels, outcome: ReportOutcome, status: Status, verdict: &'static str) {
+        scope.provider.report(&self.0.instruments, outcome, status.label(), verdict);
+    }
+
+    /// Counts an answer that asked to wait, by where the length was read; [`Source::None`] when nothing usable came.
+    pub fn signal(&self, scope: &ScopeLabels, source: Source) {
+        scope.provider.signal(source);
+    }
+
+    /// Counts a header that looks like a limit and that nothing read; only its name is kept.
+    pub fn unread_header(&self, scope: &ScopeLabels, name: &str) {
+        let instruments = &self.0.instruments;
+        let provider = scope.provider.name();
+        let attributes = |name: &str| [label("provider", provider), label("header", name)];
+        let name = name.to_ascii_lowercase();
+        let counted = is_header_name(&name).then(|| {
+            let key = format!("{}:{provider}{name}", provider.len());
+            let make = || (key.clone(), instruments.unread_headers.bind(&attributes(&name)));
+            self.0.headers.with(&key, make, |counter| counter.add(1))
+        });
+        if counted.flatten().is_none() {
+            instruments.unread_headers.add(1, &attributes(OTHER));
+        }
+    }
+
+    /// Counts leases that ended without a report.
+    pub fn leases_expired(&self, scope: &ScopeLabels, count: u64) {
+        scope.scope.leases_expired.add(count);
+    }
+
+    /// Counts a slot whose caller came too late.
+    pub fn late_use(&self, scope: &ScopeLabels) {
+        scope.scope.late_uses.add(1);
+    }
+
+    /// Counts a learned limit that turned back on its last change.
+    pub fn learned_limit_flap(&self, scope: &ScopeLabels) {
+        scope.scope.learned_limit_flaps.add(1);
+    }
+
+    /// Counts a commit that another replica's had overtaken.
+    pub fn store_conflict(&self) {
+        self.0.store_conflicts.add(1);
+    }
+
+    /// Counts stored buckets that were out of bounds and set back.
+    pub fn state_repaired(&self, buckets: u64) {
+        self.0.state_repaired.add(buckets);
+    }
+
+    /// Counts a changed configuration.
+    pub fn config_reload(&self, result: ReloadResult) {
+        let [applied, refused] = &self.0.config_reloads;
+        match result {
+            ReloadResult::Applied => applied.add(1),
+            ReloadResult::Refused => refused.add(1),
+        }
+    }
+
+    /// Says which configuration is in force.
+    pub fn set_config_hash(&self, hash: &str) {
+        self.0.observed.set_config_hash(hash);
+    }
+
+    /// Says where the gauges read who waits and what runs. Called once per gauge and scrape, on the thread that scrapes:
+    /// let it read a snapshot. Capture a `Weak` of whatever owns this telemetry, or neither is ever freed.
+    pub fn observe_load(&self, source: impl Fn() -> Vec<Load> + Send + Sync + 'static) {
+        self.0.observed.set_source(Arc::new(source));
+    }
+
+    /// Everything as Prometheus' text format; serve it as [`CONTENT_TYPE`].
+    ///
+    /// # Errors
+    /// [`Error::Render`] when the metrics cannot be written as text.
+    pub fn render(&self) -> Result<String, Error> {
+        TextEncoder::new().encode_to_string(&self.0.registry.gather()).map_err(|error| Error::Render(error.to_string()))
+    }
+
+    fn provider(&self, name: &str) -> Arc<ProviderSeries> {
+        let instruments = &self.0.instruments;
+        let make = || (name.into(), Arc::new(ProviderSeries::new(instruments, name)));
+        self.0
+            .providers
+            .with(name, make, Arc::clone)
+            .unwrap_or_else(|| self.0.other_providers.get_or_init(|| Arc::new(ProviderSeries::new(instruments, OTHER))).clone())
+    }
+}
+
+/// Whether a name is one that HTTP allows (RFC 9110, section 5.1: a token) and short enough for a label.
+fn is_header_name(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.len() <= LONGEST_HEADER_NAME && name.bytes().all(is_token)
+}
