@@ -15,6 +15,15 @@ fn every_page_is_linked_from_the_index() {
 }
 
 #[test]
+fn every_transcript_is_linked_from_its_index() {
+    let index = "docs/transcripts/README.md";
+    let linked: BTreeSet<String> = links(&read(index)).into_iter().map(|(_, link)| page_of(index, &link)).collect();
+    let lost =
+        texts("txt").into_iter().map(|(path, _)| path).filter(|path| path.starts_with("docs/") && !linked.contains(path));
+    expect_none(&lost.collect::<Vec<_>>(), &format!("Add a line to {index}."));
+}
+
+#[test]
 fn every_relative_link_leads_somewhere() {
     let mut findings = Vec::new();
     for (path, text) in texts("md") {
