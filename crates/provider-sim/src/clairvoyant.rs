@@ -1,0 +1,101 @@
+//! The yardstick: how fast a fleet finishes its calls when it knows the provider's meters exactly.
+//!
+//! What it assumes: it is the provider's only caller; a call is sent the moment a worker is free and every meter has room, so
+//! nothing is ever refused; the n-th call sent takes the n-th latency the provider would draw; the network takes no time; the
+//! first calls are not scripted.
+//!
+//! Calls of one model go in the order given. For them this greedy schedule is exact: sending a call earlier never delays a
+//! later one (a bucket that is drawn on earlier only wastes less at its brim, a window only fills sooner), so by induction every
+//! call leaves at the earliest time that any schedule in that order allows. Between models, whichever can go first goes first,
+//! which is exact while they share no meter and workers are no bottleneck, and otherwise what a very good scheduler does.
+//! Re-packing calls of different sizes into fixed windows could beat it: that is a knapsack, which nobody solves online.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use paceline_core::units::{FleetTime, Span};
+
+use crate::error::SimError;
+use crate::gate::{Gate, Shortage, Verdict};
+use crate::provider::{Call, Provider, ProviderConfig};
+
+/// The least time in which `workers`, each with one call in flight at most, finish `calls` from `start`, on a provider with
+/// full meters; from the first send to the last answer.
+pub fn clairvoyant_makespan(
+    config: &ProviderConfig,
+    start: FleetTime,
+    calls: &[Call],
+    workers: usize,
+) -> Result<Span, SimError> {
+    Provider::new(config.clone())?.clairvoyant_makespan(start, calls, workers)
+}
+
+/// The same on meters as they are; `latency` gives that of the n-th call sent, from 0.
+pub(crate) fn finish(
+    mut gate: Gate,
+    start: FleetTime,
+    calls: &[Call],
+    workers: usize,
+    latency: impl Fn(u64) -> Span,
+) -> Result<Span, SimError> {
+    if workers == 0 {
+        return Err(SimError::NoWorkers);
+    }
+    let mut lines = lines_by_model(calls);
+    let mut free: BinaryHeap<Reverse<FleetTime>> = (0..workers.min(calls.len())).map(|_| Reverse(start)).collect();
+    let (mut now, mut end) = (start, start);
+    for sent in 0..calls.len() {
+        // There are never fewer free times than workers, so one is always there.
+        let Some(Reverse(worker_free)) = free.pop() else { break };
+        now = now.max(worker_free);
+        let Some((at, line)) = next_line(&mut gate, &lines, now)? else { break };
+        now = now.max(at);
+        let Some((_, call)) = lines.get_mut(line).and_then(VecDeque::pop_front) else { break };
+        let verdict = gate.admit(now, call);
+        debug_assert_eq!(verdict, Verdict::Passed, "the meters said that it fits");
+        let answered = now + latency(u64::try_from(sent).unwrap_or(u64::MAX));
+        end = end.max(answered);
+        free.push(Reverse(answered));
+    }
+    Ok(end - start)
+}
+
+type Line<'a> = VecDeque<(usize, &'a Call)>;
+
+/// The calls of each model, in order.
+fn lines_by_model(calls: &[Call]) -> Vec<Line<'_>> {
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    let mut of_model: HashMap<&Arc<str>, usize> = HashMap::new();
+    for (index, call) in calls.iter().enumerate() {
+        let line = *of_model.entry(&call.model).or_insert_with(|| {
+            lines.push(VecDeque::new());
+            lines.len() - 1
+        });
+        if let Some(line) = lines.get_mut(line) {
+            line.push_back((index, call));
+        }
+    }
+    lines
+}
+
+/// The line whose head can go first, and when; the call that came first in the list where several can.
+fn next_line(gate: &mut Gate, lines: &[Line<'_>], now: FleetTime) -> Result<Option<(FleetTime, usize)>, SimError> {
+    let mut best: Option<(FleetTime, usize, usize)> = None;
+    for (line, calls) in lines.iter().enumerate() {
+        let Some((index, call)) = calls.front() else { continue };
+        let at = gate.earliest(now, call).map_err(|shortage| never_fits(*index, &shortage))?;
+        if best.is_none_or(|(best_at, best_index, _)| (at, *index) < (best_at, best_index)) {
+            best = Some((at, *index, line));
+        }
+    }
+    Ok(best.map(|(at, _, line)| (at, line)))
+}
+
+fn never_fits(index: usize, shortage: &Shortage) -> SimError {
+    SimError::NeverFits { index, meter: shortage.reading.meter.to_string(), cost: shortage.cost, most: shortage.most }
+}
+
+#[cfg(test)]
+#[path = "clairvoyant_laws.rs"]
+mod laws;

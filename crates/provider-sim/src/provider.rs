@@ -1,0 +1,235 @@
+//! The provider: one call in, one answer out. Time, calls and configuration are arguments; nothing else decides.
+
+use std::sync::Arc;
+
+use paceline_core::units::{FleetTime, Span};
+
+use crate::clairvoyant;
+use crate::dialect::{self, Dialect, HeaderPolicy, Refusal};
+use crate::error::SimError;
+use crate::gate::{Gate, OwnedReading, Verdict};
+use crate::latency::Latency;
+use crate::limit::{Limit, LimitGroup, REQUESTS};
+
+/// What a call costs, in units per meter. A call that states no `requests` costs one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cost(Vec<(Arc<str>, u64)>);
+
+impl Cost {
+    /// One request and nothing else.
+    pub fn one() -> Self {
+        Self::default()
+    }
+
+    /// The same and so many units of another meter; replaces what was stated for it.
+    pub fn with(mut self, meter: &str, units: u64) -> Self {
+        self.0.retain(|(name, _)| &**name != meter);
+        self.0.push((meter.into(), units));
+        self
+    }
+
+    /// Units of a meter.
+    pub fn of(&self, meter: &str) -> u64 {
+        let stated = self.0.iter().find(|(name, _)| &**name == meter).map(|(_, units)| *units);
+        stated.unwrap_or(u64::from(meter == REQUESTS))
+    }
+}
+
+/// Which API a call was made to; decides the shape of the answer's body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `POST /v1/chat/completions` (OpenAI and all that imitate it).
+    #[default]
+    ChatCompletions,
+    /// `POST /v1/messages` (Anthropic).
+    Messages,
+    /// Anything else.
+    Other,
+}
+
+/// A call as it arrives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The model it is for.
+    pub model: Arc<str>,
+    /// What it costs.
+    pub cost: Cost,
+    /// Where it was sent.
+    pub endpoint: Endpoint,
+    /// Whether it asked for a stream of events.
+    pub stream: bool,
+}
+
+impl Call {
+    /// A chat completion.
+    pub fn new(model: &str, cost: Cost) -> Self {
+        Self { model: model.into(), cost, endpoint: Endpoint::ChatCompletions, stream: false }
+    }
+}
+
+/// Why a call was answered as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The meters had room; it was charged.
+    Accepted,
+    /// A meter was short.
+    Refused,
+    /// It is larger than the limit: no wait would help.
+    TooLarge,
+    /// It was among the first calls, which are answered as configured ([`FirstCalls`]).
+    Scripted,
+}
+
+/// An answer and when it comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// Header names (lower case) and values.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: String,
+    /// From the call's arrival to this answer.
+    pub latency: Span,
+    /// Why.
+    pub outcome: Outcome,
+}
+
+impl Answer {
+    /// The value of the first header with this (lower-case) name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// How the first calls are answered, whatever the meters say: the simplest test of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstCalls {
+    /// How many.
+    pub count: u64,
+    /// With which status, from 200 to 599.
+    pub status: u16,
+    /// `Retry-After`, in seconds; with `retry-after-ms` when it is no whole number of them.
+    pub retry_after: Option<Span>,
+    /// Further headers, sent as they are.
+    pub headers: Vec<(String, String)>,
+    /// The body; `None`: the dialect's error body.
+    pub body: Option<String>,
+}
+
+/// What kind of provider it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderConfig {
+    /// How it answers.
+    pub dialect: Dialect,
+    /// What it limits. Empty: everything passes.
+    pub groups: Vec<LimitGroup>,
+    /// Which headers it sends at all.
+    pub headers: HeaderPolicy,
+    /// Whether the error's text leaves out when to try again.
+    pub mute_body: bool,
+    /// Whether refused calls are charged (their requests, as far as there are any).
+    pub charge_refused: bool,
+    /// How long answers take.
+    pub latency: Latency,
+    /// What the first calls get.
+    pub first: Option<FirstCalls>,
+    /// Decides latencies.
+    pub seed: u64,
+}
+
+impl ProviderConfig {
+    /// A provider with one set of limits for all models and no latency.
+    pub fn metering(dialect: Dialect, limits: Vec<Limit>) -> Self {
+        Self { dialect, groups: vec![LimitGroup::shared(limits)], ..Self::default() }
+    }
+
+    /// Refuses what no provider can do; says what to change.
+    pub fn validate(&self) -> Result<(), SimError> {
+        self.groups.iter().flat_map(|group| &group.limits).try_for_each(Limit::validate)?;
+        self.latency.validate()?;
+        let Some(first) = &self.first else { return Ok(()) };
+        if !(200..=599).contains(&first.status) {
+            return Err(SimError::BadStatus { status: first.status });
+        }
+        first.headers.iter().try_for_each(|(name, value)| dialect::validate_header(name, value))
+    }
+}
+
+/// A provider with its meters.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    config: ProviderConfig,
+    gate: Gate,
+    arrived: u64,
+    accepted: u64,
+}
+
+impl Provider {
+    /// A provider that nobody has called yet: every meter is full.
+    pub fn new(config: ProviderConfig) -> Result<Self, SimError> {
+        config.validate()?;
+        let gate = Gate::new(&config.groups);
+        Ok(Self { config, gate, arrived: 0, accepted: 0 })
+    }
+
+    /// What it was made from.
+    pub fn config(&self) -> &ProviderConfig {
+        &self.config
+    }
+
+    /// Decides and answers one call. Calls must be given in the order of their arrival; an earlier time than the last one's
+    /// counts as the last one's.
+    pub fn arrive(&mut self, now: FleetTime, call: &Call) -> Answer {
+        self.arrived += 1;
+        if let Some(first) = self.config.first.as_ref().filter(|first| self.arrived <= first.count) {
+            let answer = dialect::scripted(self.arrived, now, call, self.config.dialect, first);
+            let latency = if first.status < 400 { self.next_latency() } else { self.config.latency.refused };
+            return answered(answer, latency, Outcome::Scripted);
+        }
+        match self.gate.admit(now, call) {
+            Verdict::Passed => {
+                let latency = self.next_latency();
+                answered(self.told(now, call, None), latency, Outcome::Accepted)
+            }
+            Verdict::Short(shortage) => {
+                if self.config.charge_refused {
+                    self.gate.waste(now, call);
+                }
+                let told = self.told(now, call, Some(Refusal::Short(shortage)));
+                answered(told, self.config.latency.refused, Outcome::Refused)
+            }
+            Verdict::TooLarge(shortage) => {
+                let told = self.told(now, call, Some(Refusal::TooLarge(shortage)));
+                answered(told, self.config.latency.refused, Outcome::TooLarge)
+            }
+        }
+    }
+
+    /// What all meters hold now.
+    pub fn levels(&self, now: FleetTime) -> Vec<OwnedReading> {
+        self.gate.all_readings(now)
+    }
+
+    /// From `now`: how fast `workers` could finish these calls on this provider if they knew its meters exactly and nobody else
+    /// called. See [`clairvoyant`] for what that assumes. The provider itself is not touched.
+    pub fn clairvoyant_makespan(&self, now: FleetTime, calls: &[Call], workers: usize) -> Result<Span, SimError> {
+        let nth = self.accepted;
+        let latency = |sent: u64| self.config.latency.draw(self.config.seed, nth + sent);
+        clairvoyant::finish(self.gate.clone(), now, calls, workers, latency)
+    }
+
+    fn told(&mut self, now: FleetTime, call: &Call, refusal: Option<Refusal>) -> dialect::Told {
+        let readings = self.gate.readings(now, &call.model);
+        dialect::told(&self.config, &dialect::Facts { number: self.arrived, now, call, refusal: refusal.as_ref(), readings })
+    }
+
+    fn next_latency(&mut self) -> Span {
+        self.accepted += 1;
+        self.config.latency.draw(self.config.seed, self.accepted - 1)
+    }
+}
+
+fn answered(told: dialect::Told, latency: Span, outcome: Outcome) -> Answer {
+    Answer { status: told.status, headers: told.headers, body: told.body, latency, outcome }
+}
