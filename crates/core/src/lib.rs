@@ -6,6 +6,21 @@
 //!
 //! Start with [`plan`] (what limits apply), then [`signal`] (what a provider said).
 
+pub mod amounts;
+pub mod backoff;
+pub mod bucket;
+pub mod decide;
+pub mod delays;
+pub mod denial;
+pub mod floor;
+pub mod holds;
+pub mod jitter;
+pub mod learn;
+pub mod lease;
+pub mod level;
 pub mod plan;
+pub mod queue;
+pub mod report;
 pub mod signal;
 pub mod units;
+pub mod value;

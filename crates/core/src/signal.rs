@@ -3,10 +3,11 @@
 use crate::units::Span;
 
 /// Where a length of time came from: the provenance of a floor, and the name of a second of waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Source {
     /// Nothing usable came (only in a [`Signal`]).
+    #[default]
     None = 0,
     /// Spread although capacity is left.
     Pacing = 1,
@@ -175,12 +176,6 @@ pub struct Signal {
     pub unread_headers: Vec<String>,
     /// Header names that were to be read and whose value was unusable (lower case).
     pub malformed_headers: Vec<String>,
-}
-
-impl Default for Source {
-    fn default() -> Self {
-        Self::None
-    }
 }
 
 #[cfg(test)]

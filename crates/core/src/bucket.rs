@@ -1,0 +1,445 @@
+//! One bucket: what we believe the provider's bucket holds, and when it lets a call through.
+
+use crate::floor::Floor;
+use crate::holds::Holds;
+use crate::level::{Level, Rate};
+use crate::plan::{BucketPlan, Refill, StartLevel};
+use crate::signal::Source;
+use crate::units::{FleetTime, Milli, Span};
+
+/// The window of a bucket whose window nobody has told us.
+pub const WINDOW_UNTIL_TOLD: Span = Span::from_secs(60);
+
+/// A limit read from headers, and what speaks for changing it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Learned {
+    /// Units per window, if any header told.
+    pub limit: Option<u64>,
+    /// The window, if told or inferred.
+    pub per: Option<Span>,
+    /// Whether headers show windows (true) or a continuous refill (false).
+    pub windowed: Option<bool>,
+    /// A higher limit that reports have named, and how many agreed in a row.
+    pub candidate: u64,
+    /// Reports in a row that named `candidate`.
+    pub agreeing: u8,
+    /// The mark of the last lease that named `candidate`.
+    pub candidate_mark: i64,
+}
+
+/// What was last observed of the provider's bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// The mark of the lease whose answer it was.
+    pub mark: i64,
+    /// `remaining` as read.
+    pub remaining: Milli,
+    /// When the answer came.
+    pub at: FleetTime,
+}
+
+/// The state of one bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketState {
+    /// What is configured for it (its identity included).
+    pub plan: BucketPlan,
+    /// What headers told about its limit.
+    pub learned: Learned,
+    /// What it holds.
+    pub level: Level,
+    /// What may go back to back, where that is less than the capacity.
+    pub burst: Level,
+    /// The end of the current window; [`FleetTime::ZERO`]: phase unknown, the next grant starts one.
+    pub window_end: FleetTime,
+    /// Nothing is sent before this in the current window: the guard after a boundary.
+    pub opens_at: FleetTime,
+    /// Units granted since the beginning, in thousandths.
+    pub fired: i64,
+    /// Whether this is a first window seen from somewhere in its middle, with a cautious level: until it ends, its units come
+    /// evenly, because handing out a second's worth and then nothing for a minute would help nobody.
+    pub spreading: bool,
+    /// `fired` when the current window began.
+    pub fired_at_turn: i64,
+    /// The next paced slot (calls that had to wait are spread).
+    pub paced_until: FleetTime,
+    /// The last observation.
+    pub observed: Option<Observation>,
+    /// What a call typically turns out to cost here (moving average of settled usage); zero while unknown.
+    pub typical: Milli,
+    /// Whether a level has been set: by a header, or by the start level.
+    pub started: bool,
+    /// The floor under everything that uses this bucket.
+    pub floor: Option<Floor>,
+    /// Units in use, for buckets without refill.
+    pub holds: Holds,
+}
+
+/// When a bucket lets a call through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The first instant at which it does; [`FleetTime::MAX`]: only after somebody else ends.
+    pub at: FleetTime,
+    /// The least the wait can be, even if others leave.
+    pub at_best: FleetTime,
+    /// What it waits for.
+    pub source: Source,
+}
+
+/// How a bucket's effective limit came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EffectiveLimit {
+    /// Units per window in force; `None`: unknown.
+    pub limit: Option<u64>,
+    /// The window in force.
+    pub per: Span,
+    /// The kind of refill in force.
+    pub refill: Refill,
+}
+
+impl BucketState {
+    /// A bucket that nobody has used yet.
+    pub fn new(plan: BucketPlan) -> Self {
+        Self {
+            plan,
+            learned: Learned::default(),
+            level: Level::default(),
+            burst: Level::default(),
+            window_end: FleetTime::ZERO,
+            opens_at: FleetTime::ZERO,
+            fired: 0,
+            spreading: false,
+            fired_at_turn: 0,
+            paced_until: FleetTime::ZERO,
+            observed: None,
+            typical: Milli::ZERO,
+            started: false,
+            floor: None,
+            holds: Holds::default(),
+        }
+    }
+
+    /// The limit in force: the lower of configured and learned, or the learned one where headers may raise it.
+    pub fn effective(&self) -> EffectiveLimit {
+        let limit = match (self.plan.limit, self.learned.limit) {
+            (Some(_), Some(learned)) if self.plan.learn_above => Some(learned),
+            (Some(configured), Some(learned)) => Some(configured.min(learned)),
+            (configured, learned) => configured.or(learned),
+        };
+        let refill = self.plan.refill.unwrap_or(match self.learned.windowed {
+            Some(true) => Refill::Window,
+            _ => Refill::Continuous,
+        });
+        EffectiveLimit { limit, per: self.plan.per.or(self.learned.per).unwrap_or(WINDOW_UNTIL_TOLD), refill }
+    }
+
+    /// The rate in force; `None` while the limit is unknown, and for buckets without refill.
+    pub fn rate(&self) -> Option<Rate> {
+        let effective = self.effective();
+        if effective.refill == Refill::Held {
+            return None;
+        }
+        let limit = effective.limit?;
+        let capacity = match (self.plan.capacity, self.plan.limit) {
+            // A capacity beside a limit scales with what is learned of that limit.
+            (Some(capacity), Some(configured)) if limit < configured => {
+                let scaled = u128::from(capacity) * u128::from(limit) / u128::from(configured.max(1));
+                u64::try_from(scaled).unwrap_or(u64::MAX).max(1)
+            }
+            (Some(capacity), _) => capacity,
+            (None, _) => limit,
+        };
+        Some(Rate::new(Milli::from_units(limit), effective.per, Milli::from_units(capacity)))
+    }
+
+    /// The largest cost that ever fits; `None`: unknown.
+    pub fn capacity(&self) -> Option<Milli> {
+        match self.effective() {
+            EffectiveLimit { refill: Refill::Held, limit, .. } => limit.map(Milli::from_units),
+            _ => self.rate().map(|rate| rate.capacity),
+        }
+    }
+
+    /// Whether units come back by themselves.
+    pub fn is_held(&self) -> bool {
+        self.plan.refill == Some(Refill::Held)
+    }
+
+    /// Whether units come back all at once when a window turns (as opposed to evenly).
+    pub fn is_windowed(&self) -> bool {
+        !self.spreading && self.effective().refill == Refill::Window
+    }
+
+    /// Gives a known but unseen bucket its first level: one second of refill (at least one call of `cost`) or all of it.
+    pub fn start(&mut self, now: FleetTime, cost: Milli) {
+        let Some(rate) = self.rate() else { return };
+        if self.started {
+            return;
+        }
+        self.started = true;
+        let first = match self.plan.start {
+            StartLevel::Full => rate.capacity,
+            StartLevel::Cautious => rate.gained_in(Span::from_secs(1)).max(cost).min(rate.capacity),
+        };
+        self.spreading = self.plan.start == StartLevel::Cautious && self.is_windowed();
+        self.level = Level::new(first, now);
+        self.burst = Level::new(first.min(self.burst_rate(&rate).capacity), now);
+    }
+
+    /// Adopts another configuration: levels stay, never above the new capacity (a reload never refills a bucket).
+    pub fn replan(&mut self, plan: &BucketPlan, now: FleetTime) {
+        if self.plan == *plan {
+            return;
+        }
+        if let Some(rate) = self.rate() {
+            self.level.advance(now, &rate);
+            self.burst.advance(now, &self.burst_rate(&rate));
+        }
+        self.plan = plan.clone();
+        self.clamp_to_capacity();
+    }
+
+    /// Cuts levels to what the bucket can hold.
+    pub fn clamp_to_capacity(&mut self) {
+        if let Some(rate) = self.rate() {
+            self.level.amount = self.level.amount.min(rate.capacity);
+            self.burst.amount = self.burst.amount.min(self.burst_rate(&rate).capacity);
+        }
+    }
+
+    /// The level at `time`; `None` while unknown. Buckets without refill: what is free.
+    pub fn level_at(&self, time: FleetTime) -> Option<Milli> {
+        if self.is_held() {
+            return self.capacity().map(|capacity| capacity - self.holds.in_use(time));
+        }
+        let rate = self.rate()?;
+        if !self.started {
+            return None;
+        }
+        let full = self.window_end != FleetTime::ZERO && self.window_is_over(time);
+        Some(match (self.is_windowed(), full && self.spreading) {
+            (false, false) => self.level.at(time, &rate),
+            (true, _) if !full => self.level.amount,
+            _ => rate.capacity,
+        })
+    }
+
+    /// When a call of `cost` may be sent at the earliest, not before `now`. `waited`: it has been in line, or others are,
+    /// so that pacing and its margin apply.
+    pub fn opens(&self, cost: Milli, now: FleetTime, waited: bool) -> Opening {
+        let mut opening = Opening { at: now, at_best: now, source: Source::None };
+        if let Some(floor) = self.floor.filter(|floor| floor.until > now) {
+            opening = Opening { at: floor.until, at_best: floor.until, source: floor.source };
+        }
+        if self.is_held() {
+            return self.opens_held(cost, now, opening);
+        }
+        let Some(rate) = self.rate().filter(|_| self.started) else { return opening };
+        let level_at = if self.is_windowed() {
+            self.window_opens(cost, now, &rate)
+        } else {
+            let margin = if waited { margin(&rate, cost) } else { Milli::ZERO };
+            let burst = self.burst_rate(&rate);
+            let by_burst = if burst.capacity < rate.capacity {
+                self.burst.reaches(cost.min(burst.capacity), &burst)
+            } else {
+                FleetTime::ZERO
+            };
+            let evenly = self.level.reaches(cost + margin, &rate).max(by_burst);
+            let turns = self.spreading && self.window_end != FleetTime::ZERO && cost <= rate.capacity;
+            if turns { evenly.min(now.max(self.window_end + guard(rate.per))) } else { evenly }
+        };
+        if level_at > opening.at {
+            opening = Opening { at: level_at, at_best: level_at, source: Source::Bucket };
+        }
+        if waited && self.paced_until > opening.at {
+            opening.at = self.paced_until;
+            opening.source = Source::Pacing;
+        }
+        opening
+    }
+
+    /// Takes `cost` for a call to be sent at `send`, whose place in the paced line was `base`; returns the mark and window.
+    pub fn take(
+        &mut self,
+        cost: Milli,
+        base: FleetTime,
+        send: FleetTime,
+        waited: bool,
+        hold_until: FleetTime,
+    ) -> (i64, FleetTime) {
+        self.fired = self.fired.saturating_add(cost.as_milli());
+        if self.is_held() {
+            self.holds.take(hold_until, cost);
+            return (self.fired, FleetTime::ZERO);
+        }
+        let Some(rate) = self.rate().filter(|_| self.started) else { return (self.fired, FleetTime::ZERO) };
+        if self.effective().refill == Refill::Window {
+            self.turn(send, &rate, cost);
+        }
+        if self.is_windowed() {
+            self.level.amount -= cost;
+        } else {
+            self.level.debit(send, cost, &rate);
+            let burst = self.burst_rate(&rate);
+            self.burst.debit(send, cost, &burst);
+        }
+        if waited {
+            self.paced_until = self.paced_until.max(base) + self.gap(cost, send);
+        }
+        (self.fired, self.window_end)
+    }
+
+    /// The distance to the next paced slot after a call of `cost`.
+    pub fn gap(&self, cost: Milli, at: FleetTime) -> Span {
+        let Some(rate) = self.rate() else { return Span::ZERO };
+        let tau = drain_time(rate.per);
+        if self.is_windowed() {
+            // The whole quota spread over tau.
+            return Rate::new(rate.limit, tau, rate.capacity).time_for(cost);
+        }
+        let surplus = (self.level.at(at, &rate) - margin(&rate, cost)).at_least_zero();
+        let per_tau = rate.gained_in(tau) + surplus.min(self.burst_rate(&rate).capacity);
+        Rate::new(per_tau.max(Milli::from_milli(1)), tau, rate.capacity).time_for(cost)
+    }
+
+    /// How far a slot may be moved within jitter at `base` before units would be lost at the brim, or the window ends.
+    pub fn room(&self, base: FleetTime) -> Span {
+        let Some(rate) = self.rate().filter(|_| self.started) else { return Span::MAX };
+        if self.is_windowed() {
+            let end = if self.window_is_over(base) { base + rate.per } else { self.window_end };
+            return (end - base).at_least_zero();
+        }
+        let burst = self.burst_rate(&rate);
+        let brim = rate.time_for(rate.capacity - self.level.at(base, &rate));
+        if burst.capacity < rate.capacity {
+            brim.min(burst.time_for(burst.capacity - self.burst.at(base, &burst)))
+        } else {
+            brim
+        }
+    }
+
+    /// Makes the level at `now` what it would be with `change` more (or less).
+    pub fn shift_level(&mut self, change: Milli) {
+        if let Some(rate) = self.rate() {
+            self.level.credit(change, &rate);
+        }
+    }
+
+    /// Gives back what a lease reserved and did not use (negative: it used more), unless a newer observation already tells
+    /// (I-4), or the window it was charged to is over. Returns whether it did.
+    pub fn settle(&mut self, unused: Milli, mark: i64, window_end: FleetTime) -> bool {
+        let newer = self.observed.is_some_and(|seen| seen.mark >= mark);
+        let turned = self.is_windowed() && {
+            let moved = (self.window_end - window_end).as_micros().unsigned_abs();
+            self.rate().is_some_and(|rate| moved > rate.per.as_micros().unsigned_abs() / 2)
+        };
+        if unused == Milli::ZERO || newer || turned || !self.started {
+            return false;
+        }
+        self.shift_level(unused);
+        true
+    }
+
+    /// Remembers what a call turned out to cost.
+    pub fn note_usage(&mut self, actual: Milli) {
+        self.typical = match self.typical {
+            Milli::ZERO => actual,
+            typical => typical + Milli::from_milli((actual - typical).as_milli() / 8),
+        };
+    }
+
+    /// What to charge a call that does not say what it costs here: what calls typically cost, else a hundredth of the
+    /// capacity; at least one unit, never more than half of what fits.
+    pub fn guess_cost(&self) -> Milli {
+        let one = Milli::from_units(1);
+        let Some(capacity) = self.capacity() else { return self.typical.max(one) };
+        let guess = if self.typical > Milli::ZERO { self.typical } else { Milli::from_milli(capacity.as_milli() / 100) };
+        let whole = Milli::from_units(guess.as_units_floor());
+        whole.min(Milli::from_milli(capacity.as_milli() / 2)).max(one)
+    }
+
+    /// The latest instant at which anything here still matters, for the value's time to live.
+    pub fn matters_until(&self, now: FleetTime) -> FleetTime {
+        let full = match self.rate() {
+            Some(rate) if self.started && !self.is_windowed() => self.level.reaches(rate.capacity, &rate).max(now),
+            _ => now,
+        };
+        let floor = self.floor.map_or(FleetTime::ZERO, |floor| floor.until);
+        let held = self.holds.slots().last().map_or(FleetTime::ZERO, |slot| slot.ends);
+        full.max(self.window_end).max(self.paced_until).max(floor).max(held)
+    }
+
+    /// Whether `time` lies behind the current window (also when there is none yet).
+    pub fn window_is_over(&self, time: FleetTime) -> bool {
+        time >= self.window_end
+    }
+
+    fn opens_held(&self, cost: Milli, now: FleetTime, opening: Opening) -> Opening {
+        let Some(capacity) = self.capacity() else { return opening };
+        let short = cost - (capacity - self.holds.in_use(now));
+        if short <= Milli::ZERO {
+            return opening;
+        }
+        let at = self.holds.frees_by_expiry(now, short).unwrap_or(FleetTime::MAX);
+        if at > opening.at { Opening { at, at_best: opening.at_best, source: Source::Concurrency } } else { opening }
+    }
+
+    fn window_opens(&self, cost: Milli, now: FleetTime, rate: &Rate) -> FleetTime {
+        if cost > rate.capacity {
+            return FleetTime::MAX;
+        }
+        let has_room = self.level.amount >= cost;
+        if self.window_end == FleetTime::ZERO {
+            return if has_room { now } else { FleetTime::MAX };
+        }
+        if !self.window_is_over(now) && has_room {
+            return now.max(self.opens_at);
+        }
+        now.max(self.window_start_at_or_after_end(now, rate) + guard(rate.per))
+    }
+
+    /// The start of the window that holds at `time`, if the stored one is over by then, else of the next one.
+    fn window_start_at_or_after_end(&self, time: FleetTime, rate: &Rate) -> FleetTime {
+        let per = rate.per.as_micros();
+        let windows = (time - self.window_end).at_least_zero().as_micros() / per;
+        self.window_end + Span::from_micros(windows.saturating_mul(per))
+    }
+
+    /// Turns to the window in which `send` lies.
+    fn turn(&mut self, send: FleetTime, rate: &Rate, cost: Milli) {
+        if self.window_end == FleetTime::ZERO {
+            self.window_end = send + rate.per;
+            self.opens_at = FleetTime::ZERO;
+            return;
+        }
+        if !self.window_is_over(send) {
+            return;
+        }
+        let start = self.window_start_at_or_after_end(send, rate);
+        self.spreading = false;
+        self.window_end = start + rate.per;
+        self.opens_at = start + guard(rate.per);
+        self.level = Level::new(rate.capacity, send);
+        self.fired_at_turn = self.fired.saturating_sub(cost.as_milli());
+    }
+
+    fn burst_rate(&self, rate: &Rate) -> Rate {
+        let burst = self.plan.burst.map_or(rate.capacity, Milli::from_units).min(rate.capacity);
+        Rate { capacity: burst, ..*rate }
+    }
+}
+
+/// What paced calls leave in the bucket: 0.15 s of refill, never so much that the call becomes impossible.
+pub fn margin(rate: &Rate, cost: Milli) -> Milli {
+    rate.gained_in(Span::from_millis(150)).min((rate.capacity - cost).at_least_zero())
+}
+
+/// The time constant with which a surplus is handed out while calls wait: 2/15 of the window, at most 8 s.
+pub fn drain_time(per: Span) -> Span {
+    Span::from_micros((per.as_micros() / 15).saturating_mul(2).clamp(1, 8_000_000))
+}
+
+/// Nothing is sent in the first moments after a window's boundary: clocks differ, and late calls of the old window land here.
+pub fn guard(per: Span) -> Span {
+    Span::from_micros((per.as_micros() / 40).min(150_000))
+}

@@ -1,0 +1,479 @@
+//! Who is sent next: one pass over the lanes' heads. Pure: the value, the queue, fleet time and randomness in; slots and denials
+//! out, and when to look again.
+//!
+//! Order says who is next; only levels say whether. Every grant debits every bucket it touches or none.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+use std::sync::Arc;
+
+use rand::Rng;
+
+use crate::bucket::Opening;
+use crate::delays::{self, Cause, DelayPart, RunnerUp};
+use crate::denial::{Denial, Reason};
+use crate::floor::Floor;
+use crate::holds::Holds;
+use crate::jitter::uniform;
+use crate::lease::{Charge, Serial};
+use crate::plan::Class;
+use crate::queue::{Ask, AskId, LaneKey, Queue, cost_in};
+use crate::signal::Source;
+use crate::units::{FleetTime, Milli, Span};
+use crate::value::{Binding, ScopeValue};
+
+/// After a floor, a call alone in line is moved within at most this.
+const ALONE_JITTER: Span = Span::from_secs(5);
+/// From this window on, an empty bucket is a used-up quota and not a wait.
+const QUOTA_WINDOW: Span = Span::from_secs(3_600);
+
+/// A granted slot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slot {
+    /// When to send, jitter included.
+    pub send_at: FleetTime,
+    /// What was taken.
+    pub charges: Vec<Charge>,
+    /// Meters whose cost the core filled in, with what was charged.
+    pub estimated: Vec<(Arc<str>, Milli)>,
+    /// The group's `granted` after this call.
+    pub group_mark: u64,
+    /// The group's key.
+    pub group: Arc<str>,
+    /// The expiry slot of held units.
+    pub hold_until: FleetTime,
+    /// The whole wait by cause, from the attempt's first ask to `send_at`.
+    pub delays: Vec<DelayPart>,
+    /// What else would have held it up.
+    pub runner_up: Option<RunnerUp>,
+}
+
+/// What became of a waiting call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// It may send.
+    Granted(Box<Slot>),
+    /// It may not.
+    Denied(Denial, Vec<DelayPart>),
+}
+
+/// The outcome of one pass.
+#[derive(Debug, Default)]
+pub struct Pass {
+    /// Calls that left the queue, in the order of decision.
+    pub decided: Vec<(Ask, Decision)>,
+    /// When the next pass could decide something by time alone.
+    pub look_again_at: Option<FleetTime>,
+}
+
+/// What holds a call up, as found at one instant.
+#[derive(Clone, Debug)]
+pub struct Outlook {
+    /// When it may be sent.
+    pub opening: Opening,
+    /// About which bucket (empty: the group, the account or the call itself).
+    pub bucket: Arc<str>,
+    /// The second latest.
+    pub runner_up: Option<RunnerUp>,
+    /// The longest standing floor that is the provider's word.
+    pub floor: Option<Floor>,
+    /// The window of the binding bucket, if it is one.
+    pub per: Span,
+    binding_bucket: Option<usize>,
+}
+
+/// Decides about every waiting call that can be decided now. `recheck`: floors or limits changed, so every call's bounds are
+/// looked at again, not only those of the heads.
+pub fn decide<R: Rng + ?Sized>(value: &mut ScopeValue, queue: &mut Queue, now: FleetTime, recheck: bool, rng: &mut R) -> Pass {
+    let mut pass = Pass::default();
+    queue.advance(now);
+    let fresh = queue.take_fresh();
+    deny_overdue(queue, now, &mut pass);
+    let to_check = if recheck { queue.ids() } else { fresh.clone() };
+    for id in to_check {
+        check_bounds(value, queue, id, now, &mut pass);
+    }
+    grant_heads(value, queue, now, rng, &mut pass);
+    for id in fresh {
+        if let Some(waiting) = queue.waiting_mut(id) {
+            waiting.fresh = false;
+        }
+    }
+    if let Some((limit, _)) = queue.first_limit() {
+        sooner(&mut pass.look_again_at, limit + Span::from_micros(1));
+    }
+    pass
+}
+
+/// What holds `ask` up at `now`. `waited`: it has been in line, so pacing and margin apply.
+pub fn outlook(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime, waited: bool) -> Outlook {
+    let mut openings: Vec<(Opening, Option<usize>)> = Vec::with_capacity(binding.buckets.len() + 3);
+    let mut standing = None;
+    let group = value.groups.get(binding.group);
+    let call =
+        ask.not_before.map(|floor| Floor { until: floor.until, since: ask.asked_at.min(floor.until), source: floor.source });
+    for floor in
+        [value.floor, group.and_then(|group| group.floor), call].into_iter().flatten().filter(|floor| floor.holds_at(now))
+    {
+        openings.push((Opening { at: floor.until, at_best: floor.until, source: floor.source }, None));
+        note_floor(&mut standing, floor);
+    }
+    if let Some(opening) = ramp_opening(value, binding, now) {
+        openings.push((opening, None));
+    }
+    for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
+        let Some(bucket) = value.buckets.get(*index) else { continue };
+        let (cost, _) = charge_for(value, ask, *index, &plan.meter);
+        openings.push((bucket.opens(cost, now, waited), Some(*index)));
+        if let Some(floor) = bucket.floor.filter(|floor| floor.holds_at(now)) {
+            note_floor(&mut standing, floor);
+        }
+    }
+    openings.sort_by_key(|(opening, _)| Reverse(opening.at));
+    let label = |index: Option<usize>| -> Arc<str> {
+        index
+            .and_then(|index| value.buckets.get(index))
+            .map_or_else(|| Arc::from(""), |bucket| Arc::from(bucket.plan.id.label()))
+    };
+    let best = openings.iter().map(|(opening, _)| opening.at_best).max().unwrap_or(now);
+    let (opening, index) = openings.first().copied().unwrap_or((Opening { at: now, at_best: now, source: Source::None }, None));
+    let runner_up = openings.get(1).map(|(second, index)| RunnerUp {
+        cause: Cause { source: if second.at > now { second.source } else { Source::Bucket }, bucket: label(*index) },
+        free_in: second.at.since(now),
+    });
+    Outlook {
+        opening: Opening { at_best: best, ..opening },
+        bucket: label(index),
+        runner_up: runner_up.filter(|_| opening.at > now),
+        floor: standing,
+        per: index.and_then(|index| value.buckets.get(index)).map_or(Span::ZERO, |bucket| bucket.effective().per),
+        binding_bucket: index,
+    }
+}
+
+/// What `ask` is charged in the bucket at `index`, and whether that was filled in.
+pub fn charge_for(value: &ScopeValue, ask: &Ask, index: usize, meter: &str) -> (Milli, bool) {
+    let Some(bucket) = value.buckets.get(index) else { return (Milli::ZERO, false) };
+    let (cost, guessed) = cost_in(ask, meter, || bucket.guess_cost());
+    match bucket.capacity() {
+        Some(capacity) if ask.cost_estimated && cost > capacity => (capacity, guessed),
+        _ => (cost, guessed),
+    }
+}
+
+fn note_floor(standing: &mut Option<Floor>, floor: Floor) {
+    if floor.source.is_providers_word() && standing.is_none_or(|longest| longest.until < floor.until) {
+        *standing = Some(floor);
+    }
+}
+
+/// While no limit of the group is known at all, calls in flight are bounded instead.
+fn ramp_opening(value: &ScopeValue, binding: &Binding, now: FleetTime) -> Option<Opening> {
+    let group = value.groups.get(binding.group)?;
+    let mut rated =
+        binding.buckets.iter().filter_map(|index| value.buckets.get(*index)).filter(|bucket| !bucket.is_held()).peekable();
+    rated.peek()?;
+    if rated.any(|bucket| bucket.effective().limit.is_some()) {
+        return None;
+    }
+    let one = Milli::from_units(1);
+    if group.flights.in_use(now) + one <= group.ramp {
+        return None;
+    }
+    let at = group.flights.frees_by_expiry(now, one).unwrap_or(FleetTime::MAX);
+    Some(Opening { at, at_best: now, source: Source::Ramp })
+}
+
+fn deny_overdue(queue: &mut Queue, now: FleetTime, pass: &mut Pass) {
+    while let Some((limit, id)) = queue.first_limit() {
+        if limit >= now {
+            return;
+        }
+        let what = queue.get(id).map(|waiting| waiting.ask.until_deadline);
+        let cause = queue.lane_of(id).map(|lane| lane.ledger.current().clone());
+        let detail = format!(
+            "{} is over; it waited for {}",
+            if what == Some(true) { "the deadline" } else { "max_wait" },
+            cause.as_ref().map_or_else(|| "its turn".to_string(), describe)
+        );
+        deny(queue, id, now, Denial { reason: Reason::Deadline, retry_after: Some(Span::ZERO), detail }, pass);
+    }
+}
+
+fn deny(queue: &mut Queue, id: AskId, now: FleetTime, denial: Denial, pass: &mut Pass) {
+    if let Some((waiting, parts)) = queue.remove(id, now) {
+        pass.decided.push((waiting.ask, Decision::Denied(denial, parts)));
+    }
+}
+
+/// Denies a call that cannot succeed however soon the others leave; nothing is charged.
+fn check_bounds(value: &mut ScopeValue, queue: &mut Queue, id: AskId, now: FleetTime, pass: &mut Pass) {
+    let Some(waiting) = queue.get(id) else { return };
+    let ask = waiting.ask.clone();
+    let binding = bind(value, &ask, now);
+    let seen = outlook(value, &binding, &ask, now, false);
+    if let Some(denial) = verdict(value, &binding, &ask, &seen, now) {
+        return deny(queue, id, now, denial, pass);
+    }
+    if let Some(waiting) = queue.waiting_mut(id)
+        && waiting.runner_up.is_none()
+    {
+        waiting.runner_up = seen.runner_up;
+    }
+}
+
+/// Why `ask` cannot be let through in time, if it cannot: the first reason of the list.
+pub fn verdict(value: &ScopeValue, binding: &Binding, ask: &Ask, seen: &Outlook, now: FleetTime) -> Option<Denial> {
+    if let Some(denial) = too_large(value, binding, ask) {
+        return Some(denial);
+    }
+    let best = seen.opening.at_best;
+    let wait = best.since(now);
+    let late = best > ask.wait_until;
+    let cause = describe(&Cause { source: seen.opening.source, bucket: seen.bucket.clone() });
+    if late && seen.per >= QUOTA_WINDOW && matches!(seen.opening.source, Source::Bucket | Source::ResetHeader) {
+        return Some(Denial {
+            reason: Reason::QuotaExhausted,
+            retry_after: Some(wait),
+            detail: format!("the quota of {} per {} is used up; the next unit comes in {wait}", seen.bucket, seen.per),
+        });
+    }
+    if let Some(floor) = seen.floor.filter(|floor| floor.until.since(now) > ask.honor_cap) {
+        return Some(Denial {
+            reason: Reason::OverHonorCap,
+            retry_after: Some(floor.until.since(now)),
+            detail: format!(
+                "the provider said to wait ({}); {} of that are left, and a {} call waits {} for that at most",
+                floor.source.name(),
+                floor.until.since(now),
+                ask.class.name(),
+                ask.honor_cap
+            ),
+        });
+    }
+    late.then(|| {
+        let bound = if ask.until_deadline { "the deadline" } else { "max_wait" };
+        Denial {
+            reason: Reason::Deadline,
+            retry_after: Some(wait),
+            detail: format!(
+                "even alone in line it would wait {wait} for {cause}, and {bound} ends in {}",
+                ask.wait_until.since(now)
+            ),
+        }
+    })
+}
+
+fn too_large(value: &ScopeValue, binding: &Binding, ask: &Ask) -> Option<Denial> {
+    binding.plan.buckets.iter().zip(&binding.buckets).find_map(|(plan, index)| {
+        let bucket = value.buckets.get(*index)?;
+        let (cost, _) = charge_for(value, ask, *index, &plan.meter);
+        let capacity = bucket.capacity().filter(|capacity| cost > *capacity)?;
+        Some(Denial {
+            reason: Reason::CostExceedsCapacity,
+            retry_after: None,
+            detail: format!(
+                "it costs {} {}, and {} holds {} at most: make the call smaller, or raise the limit if it is wrong",
+                cost.as_units_floor(),
+                plan.meter,
+                plan.id.label(),
+                capacity.as_units_floor()
+            ),
+        })
+    })
+}
+
+fn bind(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Binding {
+    let binding = value.bind(&ask.plan, now);
+    for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
+        let one_call = value.buckets.get(*index).map(|bucket| cost_in(ask, &plan.meter, || bucket.guess_cost()).0);
+        if let (Some(bucket), Some(cost)) = (value.buckets.get_mut(*index), one_call) {
+            bucket.start(now, cost);
+        }
+    }
+    binding
+}
+
+struct Round {
+    /// Buckets that a call with an older or more urgent claim waits for.
+    claimed: HashSet<usize>,
+    /// Buckets that somebody has been waiting for already.
+    contended: HashSet<usize>,
+    alone: bool,
+}
+
+fn grant_heads<R: Rng + ?Sized>(value: &mut ScopeValue, queue: &mut Queue, now: FleetTime, rng: &mut R, pass: &mut Pass) {
+    let mut heads: BinaryHeap<Reverse<(Class, Serial, LaneKey)>> = BinaryHeap::new();
+    let mut round = Round { claimed: HashSet::new(), contended: HashSet::new(), alone: queue.len() == 1 };
+    for (key, lane) in queue.lanes() {
+        let Some(head) = lane.head() else { continue };
+        heads.push(Reverse((key.class, head.ask.stamp, key.clone())));
+        if !head.fresh {
+            let ask = head.ask.clone();
+            round.contended.extend(bind(value, &ask, now).buckets);
+        }
+    }
+    while let Some(Reverse((class, _, key))) = heads.pop() {
+        let Some(head) = queue.lane(&key).and_then(|lane| lane.head()) else { continue };
+        let (ask, fresh) = (head.ask.clone(), head.fresh);
+        let stepped = step_head(value, queue, &key, &ask, fresh, now, rng, &mut round, pass);
+        if stepped && let Some(next) = queue.lane(&key).and_then(|lane| lane.head()) {
+            heads.push(Reverse((class, next.ask.stamp, key.clone())));
+        }
+    }
+}
+
+/// Decides about one head; true when it left the queue.
+#[expect(clippy::too_many_arguments, reason = "one pass's state; a struct would only rename it")]
+fn step_head<R: Rng + ?Sized>(
+    value: &mut ScopeValue,
+    queue: &mut Queue,
+    key: &LaneKey,
+    ask: &Ask,
+    fresh: bool,
+    now: FleetTime,
+    rng: &mut R,
+    round: &mut Round,
+    pass: &mut Pass,
+) -> bool {
+    let binding = bind(value, ask, now);
+    if let Some(taken) = binding.buckets.iter().find(|index| round.claimed.contains(index)) {
+        let label = value.buckets.get(*taken).map_or_else(|| Arc::from(""), |bucket| Arc::from(bucket.plan.id.label()));
+        hold_up(queue, key, Source::FairShare, &label);
+        return false;
+    }
+    let at_once = fresh && !binding.buckets.iter().any(|index| round.contended.contains(index));
+    if at_once {
+        let seen = outlook(value, &binding, ask, now, false);
+        if seen.opening.at <= now {
+            grant(value, queue, ask, &binding, &seen, now, None, pass, now);
+            return true;
+        }
+    }
+    let seen = outlook(value, &binding, ask, now, true);
+    if let Some(denial) = verdict(value, &binding, ask, &seen, now) {
+        deny(queue, ask.id, now, denial, pass);
+        return true;
+    }
+    if seen.opening.at <= now + key.class.horizon() {
+        let base = seen.opening.at.max(now);
+        let send = base + jitter(value, &binding, ask, &seen, base, round.alone, rng);
+        grant(value, queue, ask, &binding, &seen, send, Some(base), pass, now);
+        return true;
+    }
+    hold_up(queue, key, seen.opening.source, &seen.bucket);
+    if seen.opening.at != FleetTime::MAX {
+        sooner(&mut pass.look_again_at, seen.opening.at - key.class.horizon());
+    }
+    round.contended.extend(&binding.buckets);
+    // A call that waits for a shared bucket comes before later ones in it; one that waits for something of its own keeps
+    // nobody else.
+    round.claimed.extend(seen.binding_bucket);
+    false
+}
+
+fn hold_up(queue: &mut Queue, key: &LaneKey, source: Source, bucket: &Arc<str>) {
+    if let Some(lane) = queue.lane_mut(key) {
+        lane.ledger.set(source, bucket);
+    }
+}
+
+/// How far a slot at `base` is moved: uniform within its own spacing, at most the class's horizon, and never so far that a
+/// brimming bucket would lose units; after a floor, alone in line, within the floor's length instead (at most 5 s), because
+/// nobody knows who else was told the same.
+fn jitter<R: Rng + ?Sized>(
+    value: &ScopeValue,
+    binding: &Binding,
+    ask: &Ask,
+    seen: &Outlook,
+    base: FleetTime,
+    alone: bool,
+    rng: &mut R,
+) -> Span {
+    let mut spacing = Span::ZERO;
+    let mut room = Span::MAX;
+    for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
+        let Some(bucket) = value.buckets.get(*index).filter(|bucket| !bucket.is_held()) else { continue };
+        let (cost, _) = charge_for(value, ask, *index, &plan.meter);
+        spacing = spacing.max(bucket.gap(cost, base));
+        room = room.min(bucket.room(base));
+    }
+    let after_floor = seen.floor.filter(|floor| alone && floor.until == base).map(|floor| floor.length().min(ALONE_JITTER));
+    let latest = ask.wait_until - base;
+    let window = match after_floor {
+        Some(window) => window,
+        None => spacing.min(ask.class.horizon()).min(room),
+    };
+    uniform(rng, window.min(latest.at_least_zero() + Span::from_micros(1)))
+}
+
+#[expect(clippy::too_many_arguments, reason = "one pass's state; a struct would only rename it")]
+fn grant(
+    value: &mut ScopeValue,
+    queue: &mut Queue,
+    ask: &Ask,
+    binding: &Binding,
+    seen: &Outlook,
+    send_at: FleetTime,
+    base: Option<FleetTime>,
+    pass: &mut Pass,
+    now: FleetTime,
+) {
+    let Some((waiting, mut parts)) = queue.remove(ask.id, now) else { return };
+    let hold_until = Holds::slot_for(send_at, ask.ttl);
+    let mut charges = Vec::with_capacity(binding.buckets.len());
+    let mut estimated = Vec::new();
+    for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
+        let (amount, guessed) = charge_for(value, ask, *index, &plan.meter);
+        let Some(bucket) = value.buckets.get_mut(*index) else { continue };
+        let held = bucket.is_held();
+        let (mark, window_end) = bucket.take(amount, base.unwrap_or(send_at), send_at, base.is_some(), hold_until);
+        charges.push(Charge { bucket: plan.id.clone(), amount, mark, window_end, held });
+        if guessed {
+            estimated.push((plan.meter.clone(), amount));
+        }
+    }
+    let Some(group) = value.groups.get_mut(binding.group) else { return };
+    group.granted = group.granted.saturating_add(1);
+    group.flights.take(hold_until, Milli::from_units(1));
+    if let Some(base) = base {
+        let cause = Cause { source: seen.opening.source, bucket: seen.bucket.clone() };
+        delays::add(&mut parts, &cause, base.since(now));
+        delays::add(&mut parts, &Cause::plain(Source::Jitter), send_at.since(base));
+    }
+    let slot = Slot {
+        send_at,
+        charges,
+        estimated,
+        group_mark: group.granted,
+        group: group.key.clone(),
+        hold_until,
+        delays: parts,
+        runner_up: waiting.runner_up,
+    };
+    pass.decided.push((waiting.ask, Decision::Granted(Box::new(slot))));
+}
+
+fn sooner(look: &mut Option<FleetTime>, at: FleetTime) {
+    *look = Some(look.map_or(at, |standing| standing.min(at)));
+}
+
+/// A cause in words.
+pub fn describe(cause: &Cause) -> String {
+    let what = match cause.source {
+        Source::None => "nothing",
+        Source::Pacing => "its paced slot",
+        Source::Bucket => "the bucket to refill",
+        Source::RetryAfterSeconds | Source::RetryAfterDate | Source::RetryAfterMs => "the end of the provider's Retry-After",
+        Source::ResetHeader => "the provider's reset",
+        Source::ErrorBody => "the end of the wait named in the provider's error",
+        Source::Backoff => "the end of our backoff after a refusal without a usable header",
+        Source::Ramp => "the first answers, which tell the limit",
+        Source::Concurrency => "a call in flight to end",
+        Source::FairShare => "calls before it in another lane",
+        Source::Jitter => "its jittered slot",
+        Source::Store => "the store",
+        Source::Paused => "a pause to end",
+    };
+    if cause.bucket.is_empty() { what.to_string() } else { format!("{what} ({})", cause.bucket) }
+}

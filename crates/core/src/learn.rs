@@ -1,0 +1,242 @@
+//! Learning from `limit`, `remaining` and `reset`: one observed bucket against one of ours.
+//!
+//! An answer's `remaining` was true at some instant between sending and answering. What we granted meanwhile is known exactly
+//! (the lease carries the bucket's `fired` as its mark); what refilled meanwhile is known within bounds. So each observation
+//! gives an interval for the level now: a level above it is cut at once, one below it is raised by a quarter of the distance,
+//! one inside it is left alone. The first observation sets the level outright.
+
+use crate::bucket::{BucketState, Observation};
+use crate::level::{Level, Rate};
+use crate::plan::Refill;
+use crate::signal::{ObservedBucket, ResetMeans};
+use crate::units::{FleetTime, Milli, Span};
+
+/// The part of the distance by which a higher observation raises a level.
+const GAIN_DIVISOR: i64 = 4;
+/// Reports in a row that must name a higher limit before it is believed.
+const AGREEING_REPORTS: u8 = 3;
+
+/// When and under which mark an answer was observed.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The lease's mark in this bucket.
+    pub mark: i64,
+    /// When the call was sent at the earliest.
+    pub sent_at: FleetTime,
+    /// When the answer came.
+    pub answered_at: FleetTime,
+    /// Now.
+    pub now: FleetTime,
+    /// Whether the provider refused the call: then its figures hold outright.
+    pub refused: bool,
+    /// What the call cost here.
+    pub cost: Milli,
+}
+
+/// What learning changed, for events and metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Learnt {
+    /// The limit in force changed.
+    pub limit_changed: bool,
+    /// A rise that was being believed was contradicted by a lower figure.
+    pub flapped: bool,
+}
+
+/// Whether what was observed can be about this bucket: the same meter is given; windows and limits must not contradict.
+pub fn fits(bucket: &BucketState, observed: &ObservedBucket) -> bool {
+    if bucket.is_held() {
+        return false;
+    }
+    let effective = bucket.effective();
+    let (Some(per), Some(limit)) = (bucket.plan.per.or(bucket.learned.per), effective.limit) else { return true };
+    if let Some(window) = observed.window {
+        return close(window, per, 1.25);
+    }
+    if observed.limit.is_none_or(|told| told == limit || bucket.plan.limit == Some(told)) {
+        return true;
+    }
+    // The limit differs: the same bucket with a changed limit, unless its refill shows another window.
+    inferred_window(observed).is_none_or(|(least, most)| {
+        least.as_secs_f64() <= per.as_secs_f64() * 3.0 && most.as_secs_f64() * 3.0 >= per.as_secs_f64()
+    })
+}
+
+/// Learns from one observation; `observed` must fit.
+pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) -> Learnt {
+    let before = bucket.effective();
+    learn_shape(bucket, observed);
+    let flapped = observed.limit.is_some_and(|limit| learn_limit(bucket, limit, seen.mark));
+    let after = bucket.effective();
+    if after != before {
+        bucket.clamp_to_capacity();
+    }
+    if let Some(remaining) = observed.remaining {
+        learn_level(bucket, Milli::from_units(remaining), observed, seen);
+    }
+    Learnt { limit_changed: before.limit.is_some() && after.limit != before.limit, flapped }
+}
+
+/// The window and the kind of refill, where nobody configured them.
+fn learn_shape(bucket: &mut BucketState, observed: &ObservedBucket) {
+    if bucket.plan.refill.is_none() && bucket.learned.windowed.is_none() && observed.reset_in.is_some() {
+        // A reset of unknown meaning is taken as a window's end: that never sends earlier.
+        bucket.learned.windowed = Some(observed.reset_means != ResetMeans::Full);
+    }
+    if bucket.plan.per.is_some() {
+        return;
+    }
+    if let Some(window) = observed.window {
+        bucket.learned.per = Some(window);
+    } else if bucket.effective().refill == Refill::Window {
+        // The longest reset seen bounds the window from below; windows have round lengths.
+        let told = observed.reset_in.filter(|reset| *reset > Span::ZERO).map(round_up);
+        bucket.learned.per = told.max(bucket.learned.per);
+    } else if let Some((least, most)) = inferred_window(observed) {
+        if close(least, most, 1.5) {
+            bucket.learned.per = Some(round_near(most));
+        } else if least > bucket.effective().per {
+            bucket.learned.per = Some(round_up(least));
+        }
+    }
+}
+
+/// Cuts at once; rises after three agreeing reports on two leases at least. Returns whether a rise was contradicted.
+fn learn_limit(bucket: &mut BucketState, told: u64, mark: i64) -> bool {
+    if told == 0 {
+        return false;
+    }
+    let learned = &mut bucket.learned;
+    let ceiling = bucket.plan.limit.filter(|_| !bucket.plan.learn_above);
+    let standing = learned.limit.or(bucket.plan.limit);
+    match standing {
+        Some(limit) if told > limit => {
+            if ceiling.is_some_and(|ceiling| limit >= ceiling) {
+                return false;
+            }
+            if learned.candidate == told {
+                learned.agreeing = learned.agreeing.saturating_add(1);
+            } else {
+                (learned.candidate, learned.agreeing, learned.candidate_mark) = (told, 1, mark);
+            }
+            if learned.agreeing >= AGREEING_REPORTS && learned.candidate_mark != mark {
+                learned.limit = Some(told);
+                learned.agreeing = 0;
+            }
+            false
+        }
+        _ => {
+            let flapped = learned.agreeing > 0 && standing.is_some_and(|limit| told <= limit);
+            learned.limit = Some(told);
+            learned.agreeing = 0;
+            learned.candidate = 0;
+            flapped
+        }
+    }
+}
+
+fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBucket, seen: Seen) {
+    let Some(rate) = bucket.rate() else { return };
+    let older = bucket.observed.is_some_and(|last| seen.mark < last.mark);
+    let outright = (bucket.observed.is_none() && !older) || seen.refused;
+    if bucket.effective().refill == Refill::Window {
+        if !align_window(bucket, observed, &rate, seen) {
+            return;
+        }
+        let fired = fired_since(bucket, seen.mark.max(bucket.fired_at_turn));
+        let told = (remaining - fired).min(rate.capacity);
+        settle_on(bucket, told, told, outright, older, seen.now, &rate);
+    } else {
+        let fired = fired_since(bucket, seen.mark);
+        let low = (remaining - fired + rate.gained_in(seen.now.since(seen.answered_at))).min(rate.capacity);
+        let high = (remaining - fired + rate.gained_in(seen.now.since(seen.sent_at))).min(rate.capacity);
+        settle_on(bucket, low, high, outright, older, seen.now, &rate);
+    }
+    if !older {
+        bucket.observed = Some(Observation { mark: seen.mark, remaining, at: seen.answered_at });
+    }
+}
+
+/// Moves the level at `now` into `[low, high]`.
+fn settle_on(bucket: &mut BucketState, low: Milli, high: Milli, outright: bool, older: bool, now: FleetTime, rate: &Rate) {
+    if !bucket.started {
+        bucket.started = true;
+        bucket.level = Level::new(low, now);
+        bucket.burst = Level::new(low.min(bucket.plan.burst.map_or(rate.capacity, Milli::from_units)), now);
+        return;
+    }
+    let Some(level) = bucket.level_at(now) else { return };
+    let change = if level > high {
+        high - level
+    } else if older || level >= low {
+        Milli::ZERO
+    } else if outright {
+        low - level
+    } else {
+        Milli::from_milli((low - level).as_milli() / GAIN_DIVISOR)
+    };
+    bucket.shift_level(change);
+}
+
+/// Brings our window in line with the one the answer speaks of; false when the answer is about a window that is over.
+fn align_window(bucket: &mut BucketState, observed: &ObservedBucket, rate: &Rate, seen: Seen) -> bool {
+    let Some(reset) = observed.reset_in.filter(|reset| *reset > Span::ZERO) else {
+        // No reset, or one that is past: the figure is about a window we cannot place. Only a current one may be corrected.
+        return observed.reset_in.is_none() && seen.answered_at + rate.per > seen.now;
+    };
+    let end = seen.answered_at + reset;
+    if end <= seen.now {
+        return false;
+    }
+    let distance = Span::from_micros(i64::try_from((end - bucket.window_end).as_micros().unsigned_abs()).unwrap_or(i64::MAX));
+    let same = bucket.window_end != FleetTime::ZERO && distance < Span::from_micros(rate.per.as_micros() / 2);
+    if !same {
+        if bucket.window_end > end && bucket.observed.is_some() {
+            return false; // about an earlier window than the one we have seen already
+        }
+        bucket.opens_at = FleetTime::ZERO;
+        bucket.fired_at_turn = bucket.fired_at_turn.max(seen.mark.saturating_sub(seen.cost.as_milli()));
+        bucket.level = Level::new(rate.capacity, seen.now);
+        bucket.started = true;
+    }
+    // Whole-second resets jitter: follow a window's end only forwards, never to an earlier opening.
+    if !same || end > bucket.window_end {
+        bucket.window_end = end;
+    }
+    bucket.spreading = false;
+    true
+}
+
+fn fired_since(bucket: &BucketState, mark: i64) -> Milli {
+    Milli::from_milli(bucket.fired.saturating_sub(mark)).at_least_zero()
+}
+
+/// The window that limit, used and time-to-full imply: limit x reset / used, as bounds, because resets are rounded (up) to the
+/// second or the millisecond. `None` when nothing is used or the reset means something else.
+pub fn inferred_window(observed: &ObservedBucket) -> Option<(Span, Span)> {
+    let (limit, remaining, reset) = (observed.limit?, observed.remaining?, observed.reset_in?.as_micros());
+    let used = limit.checked_sub(remaining).filter(|used| *used > 0)?;
+    if observed.reset_means != ResetMeans::Full || reset <= 0 {
+        return None;
+    }
+    let grain = if reset % 1_000_000 == 0 { 1_000_000 } else { 1_000 };
+    let window = |micros: i64| {
+        let window = i128::from(limit) * i128::from(micros) / i128::from(used);
+        Span::from_micros(i64::try_from(window).unwrap_or(i64::MAX).max(1))
+    };
+    Some((window((reset - grain).max(0)), window(reset)))
+}
+
+const ROUND_WINDOWS_SECS: [i64; 9] = [1, 10, 60, 300, 900, 3_600, 86_400, 604_800, 2_678_400];
+
+fn round_up(span: Span) -> Span {
+    ROUND_WINDOWS_SECS.iter().map(|secs| Span::from_secs(*secs)).find(|round| *round >= span).unwrap_or(span)
+}
+
+fn round_near(span: Span) -> Span {
+    ROUND_WINDOWS_SECS.iter().map(|secs| Span::from_secs(*secs)).find(|round| close(*round, span, 1.35)).unwrap_or(span)
+}
+
+fn close(a: Span, b: Span, factor: f64) -> bool {
+    let (a, b) = (a.as_secs_f64(), b.as_secs_f64());
+    a <= b * factor && b <= a * factor
+}

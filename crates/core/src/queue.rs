@@ -1,0 +1,262 @@
+//! Who waits, in what order: a pure structure in the memory of the replica that holds the calls.
+//!
+//! A *lane* holds the calls of one class in one group, first come first served by stamp. Absent callers (away with a ticket)
+//! are remembered only to tell the others how many are ahead; they are never granted anything.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::amounts::Amounts;
+use crate::delays::{DelayPart, Ledger, RunnerUp, Snapshot};
+use crate::lease::{CallFloor, Serial};
+use crate::plan::{Class, GroupPlan};
+use crate::units::{FleetTime, Milli, Span};
+
+/// The most calls that wait in one group.
+pub const MOST_WAITING_IN_GROUP: usize = 10_000;
+
+/// Names a waiting call within its queue; given by the coordinator.
+pub type AskId = u64;
+
+/// A call that wants a slot.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Its name in the queue.
+    pub id: AskId,
+    /// Its place in line.
+    pub stamp: Serial,
+    /// How urgent.
+    pub class: Class,
+    /// What limits apply.
+    pub plan: Arc<GroupPlan>,
+    /// What it costs, as stated.
+    pub cost: Amounts,
+    /// Whether the cost is a guess: then it is cut to what fits instead of refused.
+    pub cost_estimated: bool,
+    /// When this attempt was first asked for.
+    pub asked_at: FleetTime,
+    /// When it entered the queue (again).
+    pub entered_at: FleetTime,
+    /// The latest send time that is of use.
+    pub wait_until: FleetTime,
+    /// Whether that comes from the deadline (true) or from `max_wait`.
+    pub until_deadline: bool,
+    /// The longest provider's floor it waits for.
+    pub honor_cap: Span,
+    /// A floor under this call alone.
+    pub not_before: Option<CallFloor>,
+    /// How long it may run without a report.
+    pub ttl: Span,
+    /// The wait before it entered, by cause; adds up to `entered_at - asked_at`.
+    pub prior: Vec<DelayPart>,
+}
+
+/// Which lane.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneKey {
+    /// More urgent classes first.
+    pub class: Class,
+    /// The group's key.
+    pub group: Arc<str>,
+}
+
+/// A call in a lane.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// The call.
+    pub ask: Ask,
+    /// Whether no decision has passed over it yet.
+    pub fresh: bool,
+    /// What else would have held it up, found at its first look.
+    pub runner_up: Option<RunnerUp>,
+    snapshot: Snapshot,
+}
+
+/// Calls of one class in one group.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Present callers by stamp.
+    pub waiting: BTreeMap<Serial, Waiting>,
+    /// Absent callers by stamp: until when they are remembered.
+    absent: BTreeMap<Serial, FleetTime>,
+    /// What held the lane up, in total.
+    pub ledger: Ledger,
+}
+
+/// All lanes of one scope.
+#[derive(Clone, Debug, Default)]
+pub struct Queue {
+    lanes: BTreeMap<LaneKey, Lane>,
+    places: HashMap<AskId, (LaneKey, Serial)>,
+    limits: BTreeSet<(FleetTime, AskId)>,
+    fresh: Vec<AskId>,
+}
+
+/// Where a caller stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Callers before it in its lane, absent ones included.
+    pub ahead: u64,
+    /// Present callers before it, in its lane and in more urgent lanes of its group.
+    pub present_ahead: u64,
+}
+
+impl Queue {
+    /// Puts a call in its lane.
+    pub fn push(&mut self, ask: Ask, now: FleetTime) {
+        let key = LaneKey { class: ask.class, group: ask.plan.key.clone() };
+        let lane = self.lanes.entry(key.clone()).or_insert_with(|| Lane {
+            waiting: BTreeMap::new(),
+            absent: BTreeMap::new(),
+            ledger: Ledger::new(now),
+        });
+        lane.ledger.advance(now);
+        lane.absent.remove(&ask.stamp);
+        self.limits.insert((ask.wait_until, ask.id));
+        self.fresh.push(ask.id);
+        self.places.insert(ask.id, (key, ask.stamp));
+        let snapshot = lane.ledger.snapshot();
+        lane.waiting.insert(ask.stamp, Waiting { ask, fresh: true, runner_up: None, snapshot });
+    }
+
+    /// Takes a call out; `None` if it is not there. With its wait so far by cause, which adds up to `now - asked_at`.
+    pub fn remove(&mut self, id: AskId, now: FleetTime) -> Option<(Waiting, Vec<DelayPart>)> {
+        let (key, stamp) = self.places.remove(&id)?;
+        let lane = self.lanes.get_mut(&key)?;
+        let waiting = lane.waiting.remove(&stamp)?;
+        self.limits.remove(&(waiting.ask.wait_until, id));
+        lane.ledger.advance(now);
+        let mut parts = waiting.ask.prior.clone();
+        for part in lane.ledger.since(&waiting.snapshot) {
+            crate::delays::add(&mut parts, &part.cause, part.length);
+        }
+        if lane.waiting.is_empty() && lane.absent.is_empty() {
+            self.lanes.remove(&key);
+        }
+        Some((waiting, parts))
+    }
+
+    /// Takes a call out whose caller goes away with a ticket; its place is remembered until `until`, for counting only.
+    pub fn leave(&mut self, id: AskId, now: FleetTime, until: FleetTime) -> Option<(Waiting, Vec<DelayPart>)> {
+        let (key, stamp) = self.places.get(&id)?.clone();
+        if let Some(lane) = self.lanes.get_mut(&key) {
+            lane.absent.insert(stamp, until);
+        }
+        self.remove(id, now)
+    }
+
+    /// A waiting call.
+    pub fn get(&self, id: AskId) -> Option<&Waiting> {
+        let (key, stamp) = self.places.get(&id)?;
+        self.lanes.get(key)?.waiting.get(stamp)
+    }
+
+    /// The lane a waiting call is in.
+    pub fn lane_of(&self, id: AskId) -> Option<&Lane> {
+        self.lanes.get(&self.places.get(&id)?.0)
+    }
+
+    /// The lanes.
+    pub fn lanes(&self) -> impl Iterator<Item = (&LaneKey, &Lane)> {
+        self.lanes.iter()
+    }
+
+    /// A lane.
+    pub fn lane_mut(&mut self, key: &LaneKey) -> Option<&mut Lane> {
+        self.lanes.get_mut(key)
+    }
+
+    /// A lane.
+    pub fn lane(&self, key: &LaneKey) -> Option<&Lane> {
+        self.lanes.get(key)
+    }
+
+    /// How many calls wait here.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether nobody waits here.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// How many calls wait in a group, present ones.
+    pub fn len_of_group(&self, group: &str) -> usize {
+        self.lanes.iter().filter(|(key, _)| &*key.group == group).map(|(_, lane)| lane.waiting.len()).sum()
+    }
+
+    /// The call whose limit comes first.
+    pub fn first_limit(&self) -> Option<(FleetTime, AskId)> {
+        self.limits.first().copied()
+    }
+
+    /// Where a waiting call stands.
+    pub fn standing(&self, id: AskId) -> Standing {
+        let Some((key, stamp)) = self.places.get(&id) else { return Standing::default() };
+        let mut standing = Standing::default();
+        for (other, lane) in self.lanes.iter().filter(|(other, _)| other.group == key.group && other.class <= key.class) {
+            let before = if other.class < key.class { lane.waiting.len() } else { lane.waiting.range(..stamp).count() };
+            standing.present_ahead += u64::try_from(before).unwrap_or(u64::MAX);
+            if other == key {
+                let absent = lane.absent.range(..stamp).count();
+                standing.ahead = u64::try_from(before + absent).unwrap_or(u64::MAX);
+            }
+        }
+        standing
+    }
+
+    /// Forgets absent callers whose time is over, and empty lanes.
+    pub fn forget_absent(&mut self, now: FleetTime) {
+        self.lanes.retain(|_, lane| {
+            lane.absent.retain(|_, until| *until > now);
+            !lane.waiting.is_empty() || !lane.absent.is_empty()
+        });
+    }
+
+    /// When the next absent caller is forgotten, if any.
+    pub fn next_forgetting(&self) -> Option<FleetTime> {
+        self.lanes.values().flat_map(|lane| lane.absent.values()).min().copied()
+    }
+
+    /// Names the calls that no decision has looked at, and forgets that they are new.
+    pub(crate) fn take_fresh(&mut self) -> Vec<AskId> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    pub(crate) fn ids(&self) -> Vec<AskId> {
+        self.lanes.values().flat_map(|lane| lane.waiting.values().map(|waiting| waiting.ask.id)).collect()
+    }
+
+    pub(crate) fn waiting_mut(&mut self, id: AskId) -> Option<&mut Waiting> {
+        let (key, stamp) = self.places.get(&id)?;
+        self.lanes.get_mut(key)?.waiting.get_mut(stamp)
+    }
+
+    pub(crate) fn advance(&mut self, now: FleetTime) {
+        for lane in self.lanes.values_mut() {
+            lane.ledger.advance(now);
+        }
+    }
+}
+
+impl Lane {
+    /// The caller whose turn it is.
+    pub fn head(&self) -> Option<&Waiting> {
+        self.waiting.first_key_value().map(|(_, waiting)| waiting)
+    }
+
+    /// When the longest waiting call entered the line.
+    pub fn oldest(&self) -> Option<FleetTime> {
+        self.head().map(|waiting| waiting.ask.asked_at)
+    }
+}
+
+/// What a call costs in one bucket.
+pub fn cost_in(ask: &Ask, meter: &str, guess: impl FnOnce() -> Milli) -> (Milli, bool) {
+    match (ask.cost.of(meter), meter) {
+        (Some(units), _) => (Milli::from_units(units), false),
+        (None, "requests" | "concurrency") => (Milli::from_units(1), false),
+        (None, _) => (guess(), true),
+    }
+}

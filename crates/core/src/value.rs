@@ -1,0 +1,186 @@
+//! A scope's shared state as one value: all buckets, groups and floors of one (provider, account).
+
+use std::sync::Arc;
+
+use crate::bucket::BucketState;
+use crate::floor::Floor;
+use crate::holds::Holds;
+use crate::plan::{BucketId, GroupPlan};
+use crate::units::{FleetTime, Milli, Span};
+
+/// From this many groups under a catch-all pattern on, further models share the group `other`.
+pub const MOST_EACH_GROUPS: usize = 63;
+/// The key of the group that further models share.
+pub const OTHER_GROUP: &str = "other";
+/// The most buckets a scope has; groups whose buckets no longer fit share `other`.
+pub const MOST_BUCKETS: usize = 256;
+/// Calls in flight that a group with no known limit starts with.
+pub const RAMP_START: u32 = 4;
+
+/// The state of one scope: everything that replicas share about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScopeValue {
+    /// The buckets; positions are stable while the value lives.
+    pub buckets: Vec<BucketState>,
+    /// The groups of models.
+    pub groups: Vec<GroupState>,
+    /// The floor under the whole account.
+    pub floor: Option<Floor>,
+    /// The last refusal that named no bucket: which group, and when (a second group within a moment: the account).
+    pub last_refusal: Option<(Arc<str>, FleetTime)>,
+    /// Fields that were out of bounds when the value was read and were reset.
+    pub repaired: u64,
+}
+
+/// The state of one group of models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupState {
+    /// Its key.
+    pub key: Arc<str>,
+    /// Whether it came from a catch-all pattern (one group per model).
+    pub is_each: bool,
+    /// The floor under the group.
+    pub floor: Option<Floor>,
+    /// Calls granted so far; the value at a grant is the lease's mark.
+    pub granted: u64,
+    /// Refusals in a row that said nothing usable (one per cut).
+    pub refusals: u32,
+    /// Only a lease marked after this may count as the next refusal.
+    pub cut_mark: u64,
+    /// Calls in flight by expiry, one unit each.
+    pub flights: Holds,
+    /// How many calls may be in flight while no limit is known, in thousandths.
+    pub ramp: Milli,
+    /// Only a lease marked after this may cut the ramp again.
+    pub ramp_cut_mark: u64,
+    /// Whether the ramp has met a refusal: from then on it grows by one per round trip instead of doubling.
+    pub ramp_met_refusal: bool,
+}
+
+impl GroupState {
+    /// A group that nobody has used yet.
+    pub fn new(key: Arc<str>, is_each: bool) -> Self {
+        Self {
+            key,
+            is_each,
+            floor: None,
+            granted: 0,
+            refusals: 0,
+            cut_mark: 0,
+            flights: Holds::default(),
+            ramp: Milli::from_units(u64::from(RAMP_START)),
+            ramp_cut_mark: 0,
+            ramp_met_refusal: false,
+        }
+    }
+}
+
+/// Where a plan's group and buckets lie in a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The plan as bound (its group may have become `other`).
+    pub plan: Arc<GroupPlan>,
+    /// Position of the group.
+    pub group: usize,
+    /// Positions of the plan's buckets, in the plan's order.
+    pub buckets: Vec<usize>,
+}
+
+impl ScopeValue {
+    /// Finds the plan's group and buckets, creates what is missing and adopts a changed configuration.
+    pub fn bind(&mut self, plan: &Arc<GroupPlan>, now: FleetTime) -> Binding {
+        let plan = self.admit(plan);
+        let group = match self.groups.iter().position(|group| group.key == plan.key) {
+            Some(index) => index,
+            None => {
+                self.groups.push(GroupState::new(plan.key.clone(), plan.is_each));
+                self.groups.len() - 1
+            }
+        };
+        let buckets = plan
+            .buckets
+            .iter()
+            .map(|bucket| match self.position(&bucket.id) {
+                Some(index) => {
+                    if let Some(state) = self.buckets.get_mut(index) {
+                        state.replan(bucket, now);
+                    }
+                    index
+                }
+                None => {
+                    self.buckets.push(BucketState::new(bucket.clone()));
+                    self.buckets.len() - 1
+                }
+            })
+            .collect();
+        Binding { plan, group, buckets }
+    }
+
+    /// Where the bucket with this identity lies.
+    pub fn position(&self, id: &BucketId) -> Option<usize> {
+        self.buckets.iter().position(|bucket| bucket.plan.id == *id)
+    }
+
+    /// The latest instant at which anything in the value still matters: what its time to live must exceed.
+    pub fn matters_until(&self, now: FleetTime) -> FleetTime {
+        let floors = self.groups.iter().map(|group| group.floor).chain([self.floor]).flatten().map(|floor| floor.until);
+        let flights = self.groups.iter().filter_map(|group| group.flights.slots().last()).map(|slot| slot.ends);
+        let buckets = self.buckets.iter().map(|bucket| bucket.matters_until(now));
+        floors.chain(flights).chain(buckets).fold(now, FleetTime::max)
+    }
+
+    /// Frees what has expired; returns how many leases ended without a report.
+    pub fn expire(&mut self, now: FleetTime) -> u64 {
+        for bucket in &mut self.buckets {
+            bucket.holds.expire(now);
+        }
+        self.groups.iter_mut().map(|group| group.flights.expire(now).as_units_floor()).sum()
+    }
+
+    /// Pulls back what lies further ahead than anything legal (a clock that was wrong, a damaged value): no freeze outlasts a
+    /// window or the longest floor. Returns how many fields were pulled back.
+    pub fn repair(&mut self, now: FleetTime) -> u64 {
+        let mut repairs = 0;
+        let mut pull = |instant: &mut FleetTime, most: Span| {
+            if *instant > now + most {
+                *instant = now + most;
+                repairs += 1;
+            }
+        };
+        let longest = crate::units::LONGEST_FLOOR;
+        for bucket in &mut self.buckets {
+            let per = bucket.effective().per;
+            let ahead = per + Span::from_secs(10);
+            pull(&mut bucket.level.as_of, ahead);
+            pull(&mut bucket.burst.as_of, ahead);
+            pull(&mut bucket.paced_until, ahead);
+            pull(&mut bucket.opens_at, ahead);
+            pull(&mut bucket.window_end, per + per);
+            if let Some(floor) = &mut bucket.floor {
+                pull(&mut floor.until, longest);
+            }
+        }
+        for group in &mut self.groups {
+            if let Some(floor) = &mut group.floor {
+                pull(&mut floor.until, longest);
+            }
+        }
+        if let Some(floor) = &mut self.floor {
+            pull(&mut floor.until, longest);
+        }
+        self.repaired = self.repaired.saturating_add(repairs);
+        repairs
+    }
+
+    fn admit(&self, plan: &Arc<GroupPlan>) -> Arc<GroupPlan> {
+        if self.groups.iter().any(|group| group.key == plan.key) {
+            return plan.clone();
+        }
+        let each = self.groups.iter().filter(|group| group.is_each && &*group.key != OTHER_GROUP).count();
+        let new_buckets = plan.buckets.iter().filter(|bucket| self.position(&bucket.id).is_none()).count();
+        let too_many = plan.is_each && each >= MOST_EACH_GROUPS;
+        // Leave room for the buckets of `other` itself.
+        let too_large = self.buckets.len() + 2 * new_buckets > MOST_BUCKETS;
+        if too_many || too_large { Arc::new(plan.renamed(&Arc::from(OTHER_GROUP))) } else { plan.clone() }
+    }
+}
