@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
+use paceline_tests::transcript::Transcript;
 use paceline_tests::{expect_none, read, root, texts};
 
 #[test]
@@ -21,6 +22,14 @@ fn every_transcript_is_linked_from_its_index() {
     let lost =
         texts("txt").into_iter().map(|(path, _)| path).filter(|path| path.starts_with("docs/") && !linked.contains(path));
     expect_none(&lost.collect::<Vec<_>>(), &format!("Add a line to {index}."));
+}
+
+#[test]
+fn every_transcript_can_be_read() {
+    let conversations = texts("txt").into_iter().filter(|(path, _)| path.starts_with("docs/transcripts/"));
+    let findings: Vec<String> =
+        conversations.filter_map(|(path, text)| Some(format!("{path}: {}", Transcript::parse(&text).err()?))).collect();
+    expect_none(&findings, "docs/transcripts/README.md explains the language.");
 }
 
 #[test]

@@ -1,9 +1,12 @@
-//! The repository as its own rules see it: tracked files, workspace members, the resolved tree of dependencies.
+//! The repository as its own rules see it: tracked files, workspace members, the resolved tree of dependencies; and the
+//! [`transcript`] language of `docs/transcripts`.
 //!
 //! The rules are tests in `tests/repository/`; run them alone with `cargo test -p paceline-tests`. This crate reads nothing
 //! but files, `git ls-files` and `cargo metadata`, and uses nothing of Paceline, so that it builds in seconds and can name
 //! what is wrong before anything else compiles.
 #![allow(clippy::expect_used, clippy::panic, reason = "only tests call this, and a broken repository is a failed test")]
+
+pub mod transcript;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
