@@ -39,7 +39,7 @@ fn the_reference_page_is_up_to_date() {
     assert!(
         written == page,
         "docs/reference/grpc.md differs from the proto files (line {}): UPDATE=1 cargo test -p paceline-proto --test reference",
-        first.map_or_else(|| written.lines().count().min(page.lines().count()), |line| line) + 1
+        first.unwrap_or_else(|| written.lines().count().min(page.lines().count())) + 1
     );
 }
 

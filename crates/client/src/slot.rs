@@ -1,0 +1,319 @@
+//! A slot: the right to send one call now, and the duty to report what came of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use paceline_proto::v1::release_request::What;
+use paceline_proto::v1::{AcquireResponse, Delay, Grant, Mode, ReleaseRequest, ReportRequest, ReportResponse, Shadow, Target};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::ask::Asked;
+use crate::error::Error;
+use crate::limiter::Shared;
+use crate::peers::Bounds;
+use crate::report::{Report, Reported, Retry};
+use crate::timing::{self, Moment, Window};
+use crate::waiting;
+
+/// The right to send one call now.
+///
+/// Say [`sent`](Slot::sent) right before sending and [`report`](Slot::report) what came of it. While the guard lives its lease
+/// is renewed in the background. Dropped without a final report it is given back when the call was not sent, and reported as
+/// abandoned (it may have run, and stays charged) when it was, or when it is too late now to send it. Both happen on the
+/// runtime after the drop, as well as they can: when the process ends first, the lease ends by itself.
+#[derive(Debug)]
+#[must_use = "a slot is capacity taken from others: send the call and report it, or release it"]
+pub struct Slot {
+    shared: Arc<Shared>,
+    given: Box<Given>,
+    stage: Stage,
+    /// What is to be said when the guard is dropped, if it is known better than that the call was abandoned.
+    farewell: Option<Box<Report>>,
+    lease: Arc<Lease>,
+    renewal: Option<AbortHandle>,
+}
+
+/// What a slot was asked for, and what was given.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) asked: Asked,
+    pub(crate) grant: Grant,
+    /// The answer without its outcome, which `grant` is.
+    pub(crate) answer: AcquireResponse,
+    pub(crate) window: Window,
+    pub(crate) waited: Duration,
+}
+
+/// How far the call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Granted,
+    Sent,
+    Settled,
+}
+
+/// What follows a report that asked for another attempt.
+#[derive(Debug)]
+pub enum Next {
+    /// Send again, now, under this slot.
+    Again(Slot),
+    /// The call is over.
+    Over(Reported),
+}
+
+impl Slot {
+    pub(crate) fn new(shared: Arc<Shared>, given: Given) -> Self {
+        let grant = &given.grant;
+        let lease = Arc::new(Lease { id: grant.lease_id.clone(), reports: Mutex::new(Reports::default()) });
+        let ttl = grant.ttl.as_ref().map(timing::length).filter(|ttl| !ttl.is_zero());
+        let renewal = ttl.map(|ttl| shared.runtime.spawn(renew(shared.clone(), lease.clone(), ttl)).abort_handle());
+        Self { shared, given: Box::new(given), stage: Stage::Granted, farewell: None, lease, renewal }
+    }
+
+    /// Where to send: one of the places that were asked for.
+    pub fn target(&self) -> Target {
+        self.given.grant.target.clone().unwrap_or_else(|| self.given.asked.target())
+    }
+
+    /// The name of the logical call.
+    pub fn request_id(&self) -> &str {
+        self.given.asked.request_id()
+    }
+
+    /// Which attempt of the call this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.given.asked.attempt()
+    }
+
+    /// The lease; opaque.
+    pub fn lease_id(&self) -> &str {
+        &self.lease.id
+    }
+
+    /// Units charged in advance, by meter.
+    pub fn reserved(&self) -> &BTreeMap<String, u64> {
+        &self.given.grant.reserved
+    }
+
+    /// Where the waiting went, by the service's account.
+    pub fn delays(&self) -> &[Delay] {
+        &self.given.answer.delays
+    }
+
+    /// How long this attempt waited, by the worker's clock.
+    pub fn waited(&self) -> Duration {
+        self.given.waited
+    }
+
+    /// The mode the service is in for this call.
+    pub fn mode(&self) -> Mode {
+        self.given.answer.mode()
+    }
+
+    /// In shadow mode: what would have been.
+    pub fn shadow(&self) -> Option<&Shadow> {
+        self.given.answer.shadow.as_ref()
+    }
+
+    /// Whether the service is cut off from its store and answers from a local share.
+    pub fn is_degraded(&self) -> bool {
+        self.given.answer.degraded
+    }
+
+    /// Whether the slot can no longer be used: it was kept too long before sending. Release it and acquire again.
+    pub fn is_late(&self) -> bool {
+        self.stage == Stage::Granted && self.given.window.is_over(Moment::now())
+    }
+
+    /// Marks the call as sent: from here on it may have run, whatever happens to the guard.
+    pub fn sent(&mut self) {
+        if self.stage == Stage::Granted {
+            self.stage = Stage::Sent;
+        }
+    }
+
+    /// Tells the service how the attempt went. A final report (they are, unless [`Report::more_follows`]) ends the slot's
+    /// duty; what to do next is in [`Reported::verdict`].
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] when no replica answers for as long as the client is patient; [`Error::Invalid`].
+    pub async fn report(&mut self, report: Report) -> Result<Reported, Error> {
+        let response = self.tell(report, None).await?;
+        Ok(Reported::new(response).0)
+    }
+
+    /// Tells the service how the attempt went, and waits for the next slot if the call is to be sent again.
+    ///
+    /// # Errors
+    /// As [`Slot::report`]; [`Error::Denied`] when the call should be sent again and cannot be.
+    pub async fn report_and_retry(mut self, report: Report, retry: Retry) -> Result<Next, Error> {
+        let response = self.tell(report, Some(&retry)).await?;
+        let received = Moment::now();
+        let (reported, answer) = Reported::new(response);
+        if !reported.is_to_be_sent_again() {
+            return Ok(Next::Over(reported));
+        }
+        let asked = self.given.asked.clone().next_attempt(self.lease.id.clone(), retry);
+        let answer = answer.map(|answer| (answer, received));
+        waiting::for_slot(&self.shared, asked, answer).await.map(Next::Again)
+    }
+
+    /// Gives the slot back: the call was not sent. Returns whether there was something to give back.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] when no replica answers for as long as the client is patient.
+    pub async fn release(mut self) -> Result<bool, Error> {
+        let request = release(&self.lease.id);
+        // Until the service has answered, the guard stays responsible: a dropped future gives the slot back as well.
+        let response = self.shared.peers.send(Bounds::AT_ONCE, || request.clone()).await?;
+        self.settle();
+        Ok(response.released)
+    }
+
+    /// The attempt this slot is for.
+    pub(crate) fn asked(&self) -> &Asked {
+        &self.given.asked
+    }
+
+    /// Leaves a last report to be sent in the background.
+    pub(crate) fn leave(mut self, last: Report) {
+        self.sent();
+        self.farewell = Some(Box::new(last));
+    }
+
+    async fn tell(&mut self, report: Report, retry: Option<&Retry>) -> Result<ReportResponse, Error> {
+        self.sent();
+        let lease = self.lease.clone();
+        let telling = Telling::begin(&lease);
+        // A report that asks for the next slot is held like a first ask, for a second.
+        let held = if retry.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
+        let bounds = Bounds { held, deadline: self.given.asked.deadline };
+        let sent = self.shared.peers.send(bounds, || report.request_at(Instant::now(), &lease.id, telling.seq, retry));
+        if !report.is_final() {
+            return sent.await;
+        }
+        // Whether this is cancelled or nobody answers: it remains the truth about the call.
+        self.farewell = Some(Box::new(report.clone()));
+        let response = sent.await?;
+        self.settle();
+        Ok(response)
+    }
+
+    fn settle(&mut self) {
+        self.stage = Stage::Settled;
+        if let Some(renewal) = self.renewal.take() {
+            renewal.abort();
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let is_unsent = self.stage == Stage::Granted && !self.is_late();
+        let farewell = self.farewell.take();
+        if self.stage == Stage::Settled {
+            return;
+        }
+        self.settle();
+        let (shared, lease) = (self.shared.clone(), self.lease.clone());
+        self.shared.runtime.spawn(async move {
+            let said = if is_unsent {
+                let request = release(&lease.id);
+                shared.peers.send(Bounds::AT_ONCE, || request.clone()).await.map(drop)
+            } else {
+                let report = farewell.map_or_else(Report::abandoned, |report| *report);
+                let telling = Telling::begin(&lease);
+                let make = || report.request_at(Instant::now(), &lease.id, telling.seq, None);
+                shared.peers.send(Bounds::AT_ONCE, make).await.map(drop)
+            };
+            if let Err(error) = said {
+                tracing::debug!(%error, "the end of a slot was not reported; its lease ends by itself");
+            }
+        });
+    }
+}
+
+fn release(lease_id: &str) -> ReleaseRequest {
+    ReleaseRequest { what: Some(What::LeaseId(lease_id.to_owned())) }
+}
+
+/// A lease as its guard and its renewal share it.
+#[derive(Debug)]
+struct Lease {
+    id: String,
+    reports: Mutex<Reports>,
+}
+
+/// The order of a lease's reports. The service takes no report after one with a higher number, so a renewal must not overtake
+/// what the worker reports: none begins while a report is under way.
+#[derive(Debug, Default)]
+struct Reports {
+    last_seq: u32,
+    under_way: u32,
+}
+
+impl Lease {
+    fn with<T>(&self, change: impl FnOnce(&mut Reports) -> T) -> T {
+        change(&mut self.reports.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The number of a renewal; `None` while a report is under way, which renews the lease as well.
+    fn renewal_seq(&self) -> Option<u32> {
+        self.with(|reports| {
+            (reports.under_way == 0).then(|| {
+                reports.last_seq = reports.last_seq.saturating_add(1);
+                reports.last_seq
+            })
+        })
+    }
+}
+
+/// A report that is under way.
+struct Telling<'a> {
+    lease: &'a Lease,
+    seq: u32,
+}
+
+impl<'a> Telling<'a> {
+    fn begin(lease: &'a Lease) -> Self {
+        let seq = lease.with(|reports| {
+            reports.under_way = reports.under_way.saturating_add(1);
+            reports.last_seq = reports.last_seq.saturating_add(1);
+            reports.last_seq
+        });
+        Self { lease, seq }
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        self.lease.with(|reports| reports.under_way = reports.under_way.saturating_sub(1));
+    }
+}
+
+/// Renews a lease until it is over or its guard is gone.
+async fn renew(shared: Arc<Shared>, lease: Arc<Lease>, ttl: Duration) {
+    let mut ends = timing::after(Instant::now(), ttl);
+    loop {
+        sleep(timing::renew_in(ends.saturating_duration_since(Instant::now()), rand::random())).await;
+        if Instant::now() >= ends {
+            tracing::debug!("a lease ended because no replica took its renewals");
+            return;
+        }
+        let Some(seq) = lease.renewal_seq() else { continue };
+        let request: ReportRequest = Report::running().request_at(Instant::now(), &lease.id, seq, None);
+        match shared.peers.send_once(request).await {
+            Ok(response) if response.applied => {
+                let ttl = response.ttl.as_ref().map_or(ttl, timing::length);
+                ends = timing::after(Instant::now(), ttl);
+            }
+            Ok(response) => {
+                tracing::debug!(why = response.not_applied().as_str_name(), "a lease was not renewed");
+                return;
+            }
+            Err(error) => tracing::debug!(%error, "a renewal did not arrive; trying again"),
+        }
+    }
+}
