@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +14,7 @@ use axum::http::{HeaderMap, Response, StatusCode, Uri, header};
 use axum::routing::{get, post};
 use paceline_core::units::{FleetTime, Span};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
 use crate::error::SimError;
@@ -23,6 +24,8 @@ use crate::request::read_call;
 
 /// The largest request body; prompts may carry images.
 const MOST_BODY_BYTES: usize = 32 * 1024 * 1024;
+/// Connections not yet accepted.
+const CONNECTS_WAITING: u32 = 4_096;
 /// How long answers under way may take to leave after a shutdown.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -143,6 +146,17 @@ impl Drop for InFlight {
         let mut state = self.0.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
     }
+}
+
+/// Listens with room for a whole fleet that connects at once: with the usual queue some of a thousand callers are overlooked
+/// and try again a second later.
+pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As `TcpListener::bind` does: a port just left can be taken again. On Windows it would mean that two may have it.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(CONNECTS_WAITING)
 }
 
 /// Serves until `shutdown` completes; then calls under way are answered at once, and connections have two seconds to end.

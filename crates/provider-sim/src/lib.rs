@@ -23,7 +23,7 @@ mod request;
 pub use clairvoyant::clairvoyant_makespan;
 pub use dialect::{Dialect, HeaderPolicy};
 pub use error::SimError;
-pub use http::{MockProvider, serve};
+pub use http::{MockProvider, listen, serve};
 pub use latency::Latency;
 pub use limit::{Limit, LimitGroup, Metering, ModelPattern};
 pub use parse::{parse_amount, parse_limits, parse_span};

@@ -1,10 +1,12 @@
 //! What is limited: a number of units of a meter per window, for some models.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use paceline_core::units::{Milli, Span};
 
 use crate::error::SimError;
+use crate::parse::choose;
 
 /// The meter that counts calls; a call that states no cost for it costs one.
 pub const REQUESTS: &str = "requests";
@@ -35,6 +37,20 @@ pub enum Metering {
 impl Metering {
     /// Enforced every second.
     pub const PER_SECOND: Self = Self::EnforcedEvery { interval: Span::from_secs(1) };
+
+    /// Every way of counting with its name on the command line; windows start with the epoch.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("token-bucket", Self::TokenBucket),
+        ("fixed-window", Self::FixedWindow { phase: Span::ZERO }),
+        ("per-second", Self::PER_SECOND),
+    ];
+}
+
+impl FromStr for Metering {
+    type Err = SimError;
+    fn from_str(text: &str) -> Result<Self, SimError> {
+        choose(text, "way of metering", &Self::ALL)
+    }
 }
 
 /// So many units of a meter per window.

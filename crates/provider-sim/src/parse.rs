@@ -12,12 +12,14 @@ pub fn parse_span(text: &str) -> Result<Span, SimError> {
     let bad = |problem| SimError::BadSpan { text: text.to_owned(), problem };
     let (number, unit) = split_number(text.trim());
     let number: f64 = number.parse().map_err(|_| bad("it does not start with a number"))?;
-    let unit = match unit {
-        "" if number == 0.0 => Span::ZERO,
-        "" => return Err(bad("the unit is missing")),
-        unit => window_unit(unit).ok_or_else(|| bad("no such unit"))?,
-    };
-    Span::from_secs_f64(number * unit.as_secs_f64()).ok_or_else(|| bad("it must not be negative"))
+    if number < 0.0 {
+        return Err(bad("it must not be negative"));
+    }
+    match unit {
+        "" if number == 0.0 => Ok(Span::ZERO),
+        "" => Err(bad("the unit is missing")),
+        unit => window_unit(unit).map(|unit| times(number, unit)).ok_or_else(|| bad("no such unit")),
+    }
 }
 
 /// Reads `1200`, `50k`, `1.5M`, `2G`: whole units, at least one.
@@ -89,7 +91,8 @@ fn parse_limit(text: &str) -> Result<Limit, SimError> {
     let window = window.trim();
     let (count, unit) = split_number(window);
     let count = if count.is_empty() { Ok(1.0) } else { count.parse::<f64>() };
-    let per = count.ok().zip(window_unit(unit)).and_then(|(count, unit)| Span::from_secs_f64(count * unit.as_secs_f64()));
+    let count = count.ok().filter(|count| *count > 0.0);
+    let per = count.zip(window_unit(unit)).map(|(count, unit)| times(count, unit));
     let per = per.ok_or_else(|| bad(format!("`{window}` is no window; use s, min, h, day or such as 10s")))?;
     Ok(Limit::new(meter, units, per))
 }
@@ -99,6 +102,12 @@ fn split_number(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-').unwrap_or(text.len());
     let (number, rest) = text.split_at_checked(end).unwrap_or((text, ""));
     (number, rest.trim())
+}
+
+/// To the nearest microsecond; saturates.
+fn times(number: f64, unit: Span) -> Span {
+    // `as` saturates from float to integer, and the number parsed is never NaN.
+    Span::from_micros((number * unit.as_micros() as f64).round() as i64)
 }
 
 fn window_unit(unit: &str) -> Option<Span> {
@@ -135,9 +144,16 @@ mod tests {
 
     #[test]
     fn spans() {
-        for (text, micros) in
-            [("0", 0), ("200ms", 200_000), ("1.5s", 1_500_000), ("2 min", 120_000_000), ("1h", 3_600_000_000), ("7us", 7)]
-        {
+        for (text, micros) in [
+            ("0", 0),
+            ("200ms", 200_000),
+            ("1.5s", 1_500_000),
+            ("2 min", 120_000_000),
+            ("1h", 3_600_000_000),
+            ("7us", 7),
+            ("9ms", 9_000),
+            ("9ms", 9_000),
+        ] {
             assert_eq!(parse_span(text), Ok(Span::from_micros(micros)), "{text}");
         }
         for (text, problem) in [
@@ -197,7 +213,9 @@ mod tests {
             (":1/min", "before the colon"),
             ("burst=5", "follows the limit"),
             ("1/min,burst=none", "not an amount"),
-            ("1/0s", "between 1 ms and 31 days"),
+            ("1/0s", "`0s` is no window"),
+            ("1/-5s", "`-5s` is no window"),
+            ("1/1us", "between 1 ms and 31 days"),
             ("1/60day", "between 1 ms and 31 days"),
         ] {
             let error = parse_limits(text).unwrap_err().to_string();

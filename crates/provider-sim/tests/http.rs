@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use paceline_core::units::Span;
-use paceline_provider_sim::{Dialect, FirstCalls, Latency, Limit, MockProvider, ProviderConfig, serve};
+use paceline_provider_sim::{Dialect, FirstCalls, Latency, Limit, MockProvider, ProviderConfig, listen, serve};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -21,7 +21,7 @@ struct Running {
 
 async fn start(config: ProviderConfig) -> Running {
     let mock = MockProvider::new(config).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
     let shutdown = async move {
