@@ -1,0 +1,11 @@
+//! The client against a scripted service, in virtual time: what it says, when it says it, and that it never sends early.
+//!
+//! The service's answers are the script ([`peer`]); the protocol and the transport (HTTP/2 over in-memory pipes that can be
+//! cut) are real.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod call;
+mod failover;
+mod guard;
+mod peer;
+mod waiting;
