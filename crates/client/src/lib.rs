@@ -43,3 +43,8 @@ pub use report::{Report, Reported, Retry};
 pub use slot::{Next, Slot};
 /// For [`Builder::channel`], so that a worker need not name its own version of tonic.
 pub use tonic::transport::Channel;
+
+/// The guide's examples are compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/workers.md")]
+struct Guide;
