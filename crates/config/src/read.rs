@@ -1,0 +1,125 @@
+//! From the tree to the model: one function per level of the file. Each goes on after a mistake.
+
+pub(crate) mod limits;
+mod provider;
+mod scalars;
+mod settings;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::fields::Fields;
+use crate::model::{Config, Listen};
+use crate::problem::{ConfigErrors, Pos, Problem, Problems};
+use crate::tree::{self, Node, Value};
+
+pub(crate) use scalars::{check_mode, check_replicas, check_store, socket_addr};
+
+/// The longest name of a provider, account or shared bucket, in bytes.
+const LONGEST_NAME: usize = 256;
+
+impl Config {
+    /// Parses a file's text. `file` is its name, for messages.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the text as far as it can be told without the catalogue, in the order of the file. See
+    /// [`Config::check`] for the rest.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ConfigErrors> {
+        let mut problems = Problems::default();
+        let mut config = Self { file: file.to_owned(), text: Arc::from(text), ..Self::default() };
+        match tree::parse(text) {
+            Ok(root) => top(&root, &mut config, &mut problems),
+            Err(problem) => problems.add(problem),
+        }
+        problems.into_result(config, file, text)
+    }
+
+    /// Reads and parses a file.
+    ///
+    /// # Errors
+    /// As [`Config::parse`], and a single problem without a place when the file cannot be read.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        let file = path.display().to_string();
+        match std::fs::read(path) {
+            Ok(bytes) => match String::from_utf8(bytes) {
+                Ok(text) => Self::parse(&text, &file),
+                Err(_) => Err(unreadable(&file, "the file is not UTF-8 text", "save it as UTF-8")),
+            },
+            Err(error) => {
+                let message = format!("the file cannot be read: {error}");
+                Err(unreadable(&file, &message, "check the path and its permissions; without --config no file is needed"))
+            }
+        }
+    }
+}
+
+fn unreadable(file: &str, message: &str, help: &str) -> ConfigErrors {
+    ConfigErrors { file: file.to_owned(), problems: vec![Problem::nowhere("", message).help(help)], not_shown: 0 }
+}
+
+fn top(root: &Node, config: &mut Config, problems: &mut Problems) {
+    let Some(mut fields) = Fields::open(root, "", "`providers:` and the like at the top", problems) else { return };
+    if let Some(entry) = fields.take("listen") {
+        config.listen = listen(&entry.node, problems);
+    }
+    if let Some(entry) = fields.take("store") {
+        check_store(&entry.node, "store", problems);
+    }
+    if let Some(entry) = fields.take("mode") {
+        check_mode(&entry.node, "mode", problems);
+    }
+    if let Some(entry) = fields.take("expected_replicas") {
+        check_replicas(&entry.node, "expected_replicas", problems);
+    }
+    if let Some(entry) = fields.take("classes") {
+        config.classes = settings::classes(&entry.node, problems);
+    }
+    if let Some(entry) = fields.take("retries") {
+        settings::retries(&entry.node, &mut config.classes, problems);
+    }
+    if let Some(entry) = fields.take("providers") {
+        config.providers = provider::providers(&entry.node, problems);
+    }
+    let later = "remove it; calls of all tenants share capacity equally";
+    fields.not_yet("tenants", later, is_nothing, problems);
+    fields.not_yet("metrics", "remove it; metrics are served on the HTTP listener without settings", is_nothing, problems);
+    fields.not_yet("prices", "remove it; `usd` is no meter yet", is_nothing, problems);
+    fields.close(problems);
+}
+
+fn listen(node: &Node, problems: &mut Problems) -> Listen {
+    let mut listen = Listen::default();
+    let shape = "listen: {grpc: 127.0.0.1:7070, http: 127.0.0.1:7071}";
+    let Some(mut fields) = Fields::open(node, "listen", shape, problems) else { return listen };
+    for (key, slot) in [("grpc", &mut listen.grpc), ("http", &mut listen.http)] {
+        if let Some(entry) = fields.take(key)
+            && let Some(addr) = socket_addr(&entry.node, &fields.join(key), problems)
+        {
+            *slot = addr;
+        }
+    }
+    fields.not_yet("advertise", "remove it; this version runs as one replica", is_nothing, problems);
+    fields.not_yet("admin", "remove it; Admin answers on the gRPC listener while that is loopback", is_nothing, problems);
+    fields.close(problems);
+    listen
+}
+
+/// Whether a value is absent in all but name.
+fn is_nothing(value: &Value) -> bool {
+    matches!(value, Value::Null) || matches!(value, Value::Map(entries) if entries.is_empty())
+}
+
+/// Checks a name a person chose; `what` is "a provider" and the like.
+fn check_name(name: &str, what: &str, entry_pos: Pos, path: &str, problems: &mut Problems) -> bool {
+    let (message, help) = if name.is_empty() {
+        (format!("{what}'s name is empty"), "give it a name")
+    } else if name.len() > LONGEST_NAME {
+        (format!("{what}'s name is longer than {LONGEST_NAME} bytes"), "give it a shorter name")
+    } else if name.chars().any(char::is_control) {
+        (format!("{what}'s name has control characters in it"), "use printable characters")
+    } else {
+        return true;
+    };
+    problems.add(Problem::at(entry_pos, path, message).help(help));
+    false
+}

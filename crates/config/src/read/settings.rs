@@ -1,0 +1,146 @@
+//! The settings that may stand at every level, and what is promised to classes.
+
+use paceline_core::plan::{Class, StartLevel};
+
+use super::scalars::{check_mode, flag, share, span, text, tries, word};
+use crate::fields::{Fields, named};
+use crate::model::{ByClass, ClassSettings, Settings, Written};
+use crate::problem::{Problem, Problems, suggest};
+use crate::quantity::Share;
+use crate::tree::{Node, Value};
+
+type Read<T> = fn(&Node, &str, &mut Problems) -> Option<T>;
+
+/// Reads the settings of one level out of its fields.
+pub(super) fn settings(fields: &mut Fields<'_>, problems: &mut Problems) -> Settings {
+    let mut out = Settings::default();
+    if let Some(entry) = fields.take("tier") {
+        out.tier = text(&entry.node, &fields.join("tier"), "a tier's name", problems);
+    }
+    if let Some(entry) = fields.take("use") {
+        out.use_share = use_share(&entry.node, &fields.join("use"), problems);
+    }
+    if let Some(entry) = fields.take("learn_above") {
+        out.learn_above = flag(&entry.node, &fields.join("learn_above"), problems);
+    }
+    if let Some(entry) = fields.take("start_level") {
+        let levels = [("cautious", StartLevel::Cautious), ("full", StartLevel::Full)];
+        let level = word(&entry.node, &fields.join("start_level"), &levels, problems);
+        out.start_level = level.map(|value| Written { value, pos: entry.node.pos });
+    }
+    for_classes(fields, "max_wait", span, &mut out.classes.max_wait, problems);
+    for_classes(fields, "honor_cap", span, &mut out.classes.honor_cap, problems);
+    for_classes(fields, "attempts", tries, &mut out.classes.attempts, problems);
+    for_classes(fields, "paid_attempts", tries, &mut out.classes.paid_attempts, problems);
+    without_effect_yet(fields, problems);
+    out
+}
+
+fn use_share(node: &Node, path: &str, problems: &mut Problems) -> Option<Written<Share>> {
+    let value = share(node, path, problems)?;
+    if value == Share::NONE {
+        problems.add(Problem::at(node.pos, path, "0% lets nothing through").help("write at least 1%, or remove the line"));
+        return None;
+    }
+    Some(Written { value, pos: node.pos })
+}
+
+/// Keys of the contract whose engine comes later; what they say by default is accepted.
+fn without_effect_yet(fields: &mut Fields<'_>, problems: &mut Problems) {
+    if let Some(entry) = fields.take("mode") {
+        check_mode(&entry.node, &fields.join("mode"), problems);
+    }
+    let none = |value: &Value| matches!(value, Value::Text(text) if text.trim() == "0%");
+    fields.not_yet("share", "remove it, or write `share: 0%`: we give way to others on the same key", none, problems);
+    let local = |value: &Value| matches!(value, Value::Text(text) if text == "local");
+    fields.not_yet("on_store_down", "remove it; the memory store is never down", local, problems);
+}
+
+/// A setting that is one value for all classes or a map from classes to values.
+fn for_classes<T: Copy>(
+    fields: &mut Fields<'_>,
+    key: &'static str,
+    read: Read<T>,
+    out: &mut ByClass<T>,
+    problems: &mut Problems,
+) {
+    let Some(entry) = fields.take(key) else { return };
+    let path = fields.join(key);
+    if !matches!(entry.node.value, Value::Map(_)) {
+        let Some(value) = read(&entry.node, &path, problems) else { return };
+        for class in Class::ALL {
+            out.set(class, Written { value, pos: entry.node.pos });
+        }
+        return;
+    }
+    let Some(mut by_class) = Fields::open(&entry.node, &path, "one value or a map of classes", problems) else { return };
+    for class in Class::ALL {
+        if let Some(entry) = by_class.take(class.name())
+            && let Some(value) = read(&entry.node, &by_class.join(class.name()), problems)
+        {
+            out.set(class, Written { value, pos: entry.node.pos });
+        }
+    }
+    by_class.close(problems);
+}
+
+/// `classes:` at the top of the file.
+pub(super) fn classes(node: &Node, problems: &mut Problems) -> ClassSettings {
+    let mut out = ClassSettings::default();
+    for entry in named(node, "classes", "classes: {batch: {max_wait: 1h}}", problems) {
+        let Some(class) = Class::ALL.into_iter().find(|class| class.name() == entry.key) else {
+            let problem = Problem::at(entry.key_pos, "classes", format!("unknown class `{}`", entry.key));
+            let help = match suggest(&entry.key, Class::ALL.map(Class::name)) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "classes are interactive, normal and batch".to_owned(),
+            };
+            problems.add(problem.help(help));
+            continue;
+        };
+        one_class(class, &entry.node, &mut out, problems);
+    }
+    out
+}
+
+fn one_class(class: Class, node: &Node, out: &mut ClassSettings, problems: &mut Problems) {
+    let path = format!("classes.{}", class.name());
+    let Some(mut fields) = Fields::open(node, &path, "{max_wait: 1h, honor_cap: 15m, attempts: 8}", problems) else { return };
+    one_value(&mut fields, "max_wait", class, span, &mut out.max_wait, problems);
+    one_value(&mut fields, "honor_cap", class, span, &mut out.honor_cap, problems);
+    one_value(&mut fields, "attempts", class, tries, &mut out.attempts, problems);
+    one_value(&mut fields, "paid_attempts", class, tries, &mut out.paid_attempts, problems);
+    let never = |_: &Value| false;
+    fields.not_yet("guarantee", "remove it; lower classes have a fixed guarantee", never, problems);
+    fields.not_yet("max_share", "remove it; the most urgent class goes first", never, problems);
+    fields.close(problems);
+}
+
+fn one_value<T: Copy>(
+    fields: &mut Fields<'_>,
+    key: &'static str,
+    class: Class,
+    read: Read<T>,
+    out: &mut ByClass<T>,
+    problems: &mut Problems,
+) {
+    let Some(entry) = fields.take(key) else { return };
+    if let Some(value) = read(&entry.node, &fields.join(key), problems) {
+        out.set(class, Written { value, pos: entry.node.pos });
+    }
+}
+
+/// `retries:` at the top of the file: of it, `paid_attempts` has an effect; for each class that does not say its own.
+pub(super) fn retries(node: &Node, classes: &mut ClassSettings, problems: &mut Problems) {
+    let Some(mut fields) = Fields::open(node, "retries", "retries: {paid_attempts: 2}", problems) else { return };
+    if let Some(entry) = fields.take("paid_attempts")
+        && let Some(value) = tries(&entry.node, "retries.paid_attempts", problems)
+    {
+        for class in Class::ALL.into_iter().filter(|class| classes.paid_attempts.get(*class).is_none()).collect::<Vec<_>>() {
+            classes.paid_attempts.set(class, Written { value, pos: entry.node.pos });
+        }
+    }
+    let never = |_: &Value| false;
+    fields.not_yet("share", "remove it; retries are bounded by `attempts`", never, problems);
+    fields.not_yet("at_least", "remove it; retries are bounded by `attempts`", never, problems);
+    fields.close(problems);
+}
