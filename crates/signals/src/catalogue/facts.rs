@@ -1,0 +1,474 @@
+//! What a provider's file says, as it is written: the schema of the catalogue. Unknown keys are errors.
+//!
+//! Every entry may carry `source` (where the fact is from) and `checked` (the day somebody last looked); in the built-in files
+//! both are required, which a test sees to.
+
+use std::collections::BTreeMap;
+
+use paceline_core::plan::Refill;
+use paceline_core::signal::{AnswerKind, ObservedOwner, ResetMeans};
+use serde::Deserialize;
+
+use super::limit::{Limit, Window};
+use super::matching::{BodyPath, Statuses};
+use crate::value::time::TimeForm;
+
+/// One provider's file. Lists of a file come before those of the one it extends, so that the first match is the most specific.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ProviderFacts {
+    /// How people call it.
+    pub(crate) title: Option<String>,
+    /// The provider whose file this one starts from; `generic` unless said otherwise.
+    pub(crate) extends: Option<String>,
+    /// More names of the same provider.
+    pub(crate) also_called: Vec<String>,
+    /// What it counts, by meter. A file that names any names all: none are inherited then.
+    pub(crate) meters: BTreeMap<String, MeterFact>,
+    /// The least backoff after a refusal that says nothing usable.
+    pub(crate) min_backoff: Option<BackoffFact>,
+    /// Published limits by tier.
+    pub(crate) tiers: BTreeMap<String, TierFact>,
+    /// Limits that hold for everybody, by model pattern.
+    pub(crate) models: BTreeMap<String, ModelFact>,
+    /// Names that share one model's buckets.
+    pub(crate) aliases: Vec<AliasFact>,
+    /// Whether calls to an endpoint may be sent twice.
+    pub(crate) endpoints: Vec<EndpointFact>,
+    /// Headers that say how long to wait; the first usable one counts.
+    pub(crate) waits: Vec<WaitFact>,
+    /// Headers that say `true` or `false` about sending again.
+    pub(crate) retry_flags: Vec<FlagFact>,
+    /// Headers that describe buckets.
+    pub(crate) families: Vec<FamilyFact>,
+    /// The IETF RateLimit fields, which are structured.
+    pub(crate) rate_limit_fields: Vec<RateLimitFact>,
+    /// Headers that look like limits and say nothing to act on.
+    pub(crate) known: Vec<KnownFact>,
+    /// What to look for in the body of a refusal.
+    pub(crate) body: BodyFacts,
+    /// What an answer was about; the first rule that fits counts.
+    pub(crate) answers: Vec<AnswerFact>,
+    /// Words of header names that nobody listed.
+    pub(crate) vocabulary: Vocabulary,
+    /// Parts of header names that make an unread header worth telling.
+    pub(crate) looks_like_limits: Vec<String>,
+}
+
+/// Where a fact is from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// A page, an RFC's section, a recorded answer.
+    pub source: Option<String>,
+    /// The day somebody last looked, `YYYY-MM-DD`.
+    pub checked: Option<Day>,
+}
+
+/// A day as `YYYY-MM-DD`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Day(jiff::civil::Date);
+
+impl TryFrom<String> for Day {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse().map(Self).map_err(|_| format!("`{text}` is not a day; write it as 2026-11-05"))
+    }
+}
+
+impl std::fmt::Display for Day {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Declares the struct of one fact with its provenance beside it (serde cannot flatten into a strict struct).
+macro_rules! fact {
+    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name {
+            $($(#[$field_meta])* pub(crate) $field: $type,)*
+            #[serde(default)]
+            source: Option<String>,
+            #[serde(default)]
+            checked: Option<Day>,
+        }
+
+        impl $name {
+            /// Where the fact is from.
+            pub(crate) fn provenance(&self) -> Provenance {
+                Provenance { source: self.source.clone(), checked: self.checked }
+            }
+        }
+    };
+}
+
+fact!(
+    /// How the provider counts one meter.
+    MeterFact {
+        /// `continuous`, `window` or `held`; absent: not known.
+        #[serde(default, deserialize_with = "refill")]
+        refill: Option<Refill>,
+        /// The window of the limit; absent: not known, or several.
+        #[serde(default)]
+        window: Option<Window>,
+        /// Where a day or month begins and ends (IANA name).
+        #[serde(default)]
+        zone: Option<String>,
+        /// What a reset field of this meter means.
+        #[serde(default, deserialize_with = "reset_means")]
+        reset_means: Option<ResetMeans>,
+        /// Whose the bucket is.
+        #[serde(default, deserialize_with = "owner")]
+        owner: Option<ObservedOwner>,
+    }
+);
+
+fact!(
+    /// The least backoff.
+    BackoffFact {
+        /// How long, such as `60s`.
+        at_least: Window,
+    }
+);
+
+fact!(
+    /// The published limits of one tier.
+    TierFact {
+        /// By model pattern, by meter.
+        models: BTreeMap<String, BTreeMap<String, Limit>>,
+    }
+);
+
+fact!(
+    /// Limits that hold for everybody.
+    ModelFact {
+        /// By meter.
+        limits: BTreeMap<String, Limit>,
+    }
+);
+
+fact!(
+    /// Names that share one model's buckets.
+    AliasFact {
+        /// The model.
+        model: String,
+        /// Patterns of the other names.
+        names: Vec<String>,
+    }
+);
+
+fact!(
+    /// Whether calls to an endpoint may be sent twice.
+    EndpointFact {
+        /// Path pattern.
+        path: String,
+        /// What a second sending costs.
+        repeat: Repeat,
+    }
+);
+
+/// What sending a call twice costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Repeat {
+    /// Only money.
+    Safe,
+    /// Nothing, as long as the provider's idempotency key is the same.
+    Keyed,
+    /// Something happens twice.
+    Never,
+}
+
+fact!(
+    /// A header that says how long to wait.
+    WaitFact {
+        /// Its name, lower case.
+        header: String,
+        /// How its value is written, first match counts.
+        forms: Vec<TimeForm>,
+        /// What a negative or unreadable value means.
+        #[serde(default)]
+        unusable: Unusable,
+    }
+);
+
+/// What an unusable value of a wait means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Unusable {
+    /// As if the header were not there.
+    #[default]
+    Absent,
+    /// The server forbids another attempt.
+    DoNotRetry,
+}
+
+fact!(
+    /// A header that says whether to send again.
+    FlagFact {
+        /// Its name, lower case.
+        header: String,
+    }
+);
+
+fact!(
+    /// Headers that describe buckets: one name per part and bucket.
+    FamilyFact {
+        /// Names with `{part}`, `{bucket}` (any words) and `{vendor}` (one word) in place of what varies.
+        names: Vec<String>,
+        /// The words that stand for `{part}`.
+        parts: BTreeMap<String, PartFact>,
+        /// The words that stand for `{bucket}` and which bucket they name; others are taken apart by the vocabulary.
+        #[serde(default)]
+        buckets: BTreeMap<String, BucketFact>,
+        /// The bucket of names without `{bucket}`.
+        #[serde(default)]
+        bucket: Option<BucketFact>,
+        /// What the reset means, for buckets that do not say otherwise.
+        #[serde(default, deserialize_with = "reset_means")]
+        reset_means: Option<ResetMeans>,
+    }
+);
+
+/// What one part of a family says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PartFact {
+    /// Which quantity.
+    pub(crate) reads: Quantity,
+    /// How a time is written, first match counts; unused for counts.
+    #[serde(default)]
+    pub(crate) forms: Vec<TimeForm>,
+}
+
+/// What a header says about a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Quantity {
+    /// Units per window; may be a list of policies (`100, 100;w=60`).
+    Limit,
+    /// Units left.
+    Remaining,
+    /// Units used.
+    Used,
+    /// When it is full again, or its window ends.
+    Reset,
+    /// The length of its window.
+    Window,
+}
+
+/// A bucket that headers speak of.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BucketFact {
+    /// What it counts.
+    pub(crate) meter: String,
+    /// Its name; the meter (and the window's suffix) unless said otherwise.
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    /// Its window, when the name states it.
+    #[serde(default)]
+    pub(crate) window: Option<Window>,
+    /// Whose it is; as the meter's unless said otherwise.
+    #[serde(default, deserialize_with = "owner")]
+    pub(crate) owner: Option<ObservedOwner>,
+    /// What its reset means; as the family's or the meter's unless said otherwise.
+    #[serde(default, deserialize_with = "reset_means")]
+    pub(crate) reset_means: Option<ResetMeans>,
+}
+
+fact!(
+    /// The IETF RateLimit fields.
+    RateLimitFact {
+        /// The field with remaining and reset.
+        header: String,
+        /// The field with quotas and windows.
+        policy: String,
+    }
+);
+
+fact!(
+    /// Headers that look like limits and say nothing to act on.
+    KnownFact {
+        /// Their names, lower case.
+        headers: Vec<String>,
+    }
+);
+
+/// What to look for in a body.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BodyFacts {
+    /// Where sentences for people are.
+    pub(crate) texts: Vec<BodyPath>,
+    /// Where codes for programs are.
+    pub(crate) codes: Vec<BodyPath>,
+    /// Where waits are, first usable one counts.
+    pub(crate) waits: Vec<BodyWaitFact>,
+}
+
+fact!(
+    /// A wait in a body: in fields, or in sentences.
+    BodyWaitFact {
+        /// Fields; the largest usable value counts.
+        #[serde(default)]
+        fields: Vec<BodyPath>,
+        /// How the fields are written.
+        #[serde(default)]
+        forms: Vec<TimeForm>,
+        /// Phrases after which a sentence states the wait.
+        #[serde(default)]
+        after: Vec<String>,
+    }
+);
+
+fact!(
+    /// What an answer was about. All conditions that are given must hold; of a list, one.
+    AnswerFact {
+        /// HTTP statuses: numbers, classes (`5xx`), ranges (`520-527`).
+        #[serde(default)]
+        status: Statuses,
+        /// gRPC statuses, in the same way.
+        #[serde(default)]
+        grpc: Statuses,
+        /// One of the body's codes is one of these (any casing; `a.b#Code` and `Code:...` are `Code`).
+        #[serde(default)]
+        code: Vec<String>,
+        /// One of the body's sentences contains one of these (any casing).
+        #[serde(default)]
+        text: Vec<String>,
+        /// A header has one of these values.
+        #[serde(default)]
+        header: Option<HeaderIs>,
+        /// Whether a header or the body states a wait.
+        #[serde(default)]
+        wait: Option<bool>,
+        /// Whether a bucket is known to be empty.
+        #[serde(default)]
+        empty: Option<bool>,
+        /// Then it was this.
+        #[serde(deserialize_with = "kind")]
+        kind: AnswerKind,
+        /// And this is whether sending it again later is worth it, where the kind alone does not say.
+        #[serde(default)]
+        retryable: Option<bool>,
+    }
+);
+
+/// A header's name and the values that count.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HeaderIs {
+    pub(crate) name: String,
+    pub(crate) is: Vec<String>,
+}
+
+/// Words of header names.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Vocabulary {
+    /// Meter -> the words that name it.
+    pub(crate) meters: BTreeMap<String, Vec<String>>,
+    /// Window -> the words that name it.
+    pub(crate) windows: BTreeMap<Window, Vec<String>>,
+}
+
+/// Reads an optional word of a fixed set into a type of the core, which knows nothing of serde.
+macro_rules! words {
+    ($name:ident -> $type:ty { $($word:literal => $value:expr,)* }) => {
+        fn $name<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+            let word = String::deserialize(deserializer)?;
+            match word.as_str() {
+                $($word => Ok($value),)*
+                _ => Err(serde::de::Error::unknown_variant(&word, &[$($word),*])),
+            }
+        }
+    };
+}
+
+words!(refill -> Option<Refill> {
+    "continuous" => Some(Refill::Continuous),
+    "window" => Some(Refill::Window),
+    "held" => Some(Refill::Held),
+});
+
+words!(reset_means -> Option<ResetMeans> {
+    "full" => Some(ResetMeans::Full),
+    "window" => Some(ResetMeans::Window),
+});
+
+words!(owner -> Option<ObservedOwner> {
+    "group" => Some(ObservedOwner::Group),
+    "account" => Some(ObservedOwner::Account),
+});
+
+words!(kind -> AnswerKind {
+    "ok" => AnswerKind::Ok,
+    "throttled" => AnswerKind::Throttled,
+    "overloaded" => AnswerKind::Overloaded,
+    "quota-exhausted" => AnswerKind::QuotaExhausted,
+    "impossible" => AnswerKind::Impossible,
+    "failed" => AnswerKind::Failed,
+    "rejected" => AnswerKind::Rejected,
+});
+
+impl ProviderFacts {
+    /// This file on top of the one it extends: lists in front, single values and named entries instead.
+    pub(crate) fn over(mut self, base: &Self) -> Self {
+        fn front<T: Clone>(own: &mut Vec<T>, base: &[T]) {
+            own.extend(base.iter().cloned());
+        }
+        fn named<K: Ord + Clone, V: Clone>(own: &mut BTreeMap<K, V>, base: &BTreeMap<K, V>) {
+            for (key, value) in base {
+                own.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        self.title = self.title.or_else(|| base.title.clone());
+        if self.meters.is_empty() {
+            self.meters.clone_from(&base.meters);
+        }
+        self.min_backoff = self.min_backoff.or_else(|| base.min_backoff.clone());
+        named(&mut self.tiers, &base.tiers);
+        named(&mut self.models, &base.models);
+        front(&mut self.aliases, &base.aliases);
+        front(&mut self.endpoints, &base.endpoints);
+        front(&mut self.waits, &base.waits);
+        front(&mut self.retry_flags, &base.retry_flags);
+        front(&mut self.families, &base.families);
+        front(&mut self.rate_limit_fields, &base.rate_limit_fields);
+        front(&mut self.known, &base.known);
+        front(&mut self.body.texts, &base.body.texts);
+        front(&mut self.body.codes, &base.body.codes);
+        front(&mut self.body.waits, &base.body.waits);
+        front(&mut self.answers, &base.answers);
+        named(&mut self.vocabulary.meters, &base.vocabulary.meters);
+        named(&mut self.vocabulary.windows, &base.vocabulary.windows);
+        front(&mut self.looks_like_limits, &base.looks_like_limits);
+        self
+    }
+
+    /// Every fact of this file that must have a source, with what it is about.
+    pub(crate) fn provenances(&self) -> Vec<(String, Provenance)> {
+        let mut all = Vec::new();
+        all.extend(self.meters.iter().map(|(meter, fact)| (format!("meter {meter}"), fact.provenance())));
+        all.extend(self.min_backoff.iter().map(|fact| ("min_backoff".to_owned(), fact.provenance())));
+        all.extend(self.tiers.iter().map(|(tier, fact)| (format!("tier {tier}"), fact.provenance())));
+        all.extend(self.models.iter().map(|(model, fact)| (format!("model {model}"), fact.provenance())));
+        all.extend(self.aliases.iter().map(|fact| (format!("aliases of {}", fact.model), fact.provenance())));
+        all.extend(self.endpoints.iter().map(|fact| (format!("endpoint {}", fact.path), fact.provenance())));
+        all.extend(self.waits.iter().map(|fact| (format!("header {}", fact.header), fact.provenance())));
+        all.extend(self.retry_flags.iter().map(|fact| (format!("header {}", fact.header), fact.provenance())));
+        all.extend(self.families.iter().map(|fact| (format!("headers {}", fact.names.join(", ")), fact.provenance())));
+        all.extend(self.rate_limit_fields.iter().map(|fact| (format!("header {}", fact.header), fact.provenance())));
+        all.extend(self.known.iter().map(|fact| (format!("headers {}", fact.headers.join(", ")), fact.provenance())));
+        let wait_places = |fact: &BodyWaitFact| {
+            fact.fields.iter().map(ToString::to_string).chain(fact.after.iter().cloned()).collect::<Vec<_>>().join(", ")
+        };
+        all.extend(self.body.waits.iter().map(|fact| (format!("body {}", wait_places(fact)), fact.provenance())));
+        all.extend(self.answers.iter().map(|fact| (format!("answers {:?}", fact.kind), fact.provenance())));
+        all
+    }
+}

@@ -1,0 +1,237 @@
+//! From a header's name to the rule that reads it, without allocating for the many headers that no rule reads.
+
+use super::bucket::Bucket;
+use super::facts::Vocabulary;
+
+/// What a header name stands for. The numbers are positions in the provider's merged facts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Target<'p> {
+    /// `Date`: the server's clock.
+    Date,
+    /// `Age`: how long ago `Date` was, for an answer from a cache.
+    Age,
+    /// `grpc-status`.
+    GrpcStatus,
+    /// A wait.
+    Wait(usize),
+    /// A flag about sending again.
+    Flag,
+    /// A part of a family, for a bucket.
+    Part {
+        /// Which family.
+        family: usize,
+        /// Which of its parts.
+        part: &'p str,
+        /// Which bucket.
+        bucket: BucketRef<'p>,
+    },
+    /// An IETF RateLimit field.
+    RateLimit,
+    /// An IETF RateLimit-Policy field.
+    Policy,
+    /// Looks like a limit, says nothing to act on.
+    Known,
+}
+
+/// A bucket that the catalogue lists, or one made from the words of a header's name.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum BucketRef<'p> {
+    Listed(&'p Bucket),
+    Inferred(Box<Bucket>),
+}
+
+impl BucketRef<'_> {
+    pub(crate) fn get(&self) -> &Bucket {
+        match self {
+            Self::Listed(bucket) => bucket,
+            Self::Inferred(bucket) => bucket,
+        }
+    }
+}
+
+/// The compiled names of one provider.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NameIndex {
+    /// Exact names by length: a look-up compares few strings and never allocates.
+    by_length: Vec<Vec<(String, Stored)>>,
+    patterns: Vec<Pattern>,
+    hints: Vec<String>,
+}
+
+/// A [`Target`] that owns what it names.
+#[derive(Clone, Debug)]
+pub(crate) enum Stored {
+    Date,
+    Age,
+    GrpcStatus,
+    Wait(usize),
+    Flag,
+    Part { family: usize, part: String, bucket: Box<Bucket> },
+    RateLimit,
+    Policy,
+    Known,
+}
+
+/// A name with parts that vary.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) family: usize,
+    pub(crate) part: String,
+    /// The bucket of names without `{bucket}`.
+    pub(crate) bucket: Bucket,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Piece {
+    Literal(String),
+    Bucket,
+    Vendor,
+}
+
+/// The longest header name that is looked at; longer ones carry nothing for us.
+const LONGEST_NAME: usize = 128;
+
+impl NameIndex {
+    /// Adds an exact name, lower case. The first entry of a name counts.
+    pub(crate) fn add(&mut self, name: &str, stored: Stored) {
+        if self.by_length.len() <= name.len() {
+            self.by_length.resize_with(name.len() + 1, Vec::new);
+        }
+        if let Some(same_length) = self.by_length.get_mut(name.len())
+            && !same_length.iter().any(|(known, _)| known == name)
+        {
+            same_length.push((name.to_owned(), stored));
+        }
+    }
+
+    /// Adds a pattern; the first that fits counts.
+    pub(crate) fn add_pattern(&mut self, pattern: Pattern) {
+        self.patterns.push(pattern);
+    }
+
+    /// Sets the parts of names that make a header look like a limit.
+    pub(crate) fn set_hints(&mut self, hints: &[String]) {
+        self.hints = hints.iter().map(|hint| hint.to_ascii_lowercase()).collect();
+    }
+
+    /// Whether a name looks as if it spoke of limits.
+    pub(crate) fn looks_like_limit(&self, name: &str) -> bool {
+        name.len() <= LONGEST_NAME && self.hints.iter().any(|hint| contains_ignore_case(name, hint))
+    }
+
+    /// The rule that reads a header, in any casing.
+    pub(crate) fn find<'p>(&'p self, name: &str, vocabulary: &Vocabulary) -> Option<Target<'p>> {
+        let exact = self.by_length.get(name.len()).into_iter().flatten().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        if let Some((_, stored)) = exact {
+            return Some(stored.target());
+        }
+        if !self.looks_like_limit(name) {
+            return None;
+        }
+        let name = name.to_ascii_lowercase();
+        self.patterns.iter().find_map(|pattern| pattern.target(&name, vocabulary))
+    }
+}
+
+impl Stored {
+    fn target(&self) -> Target<'_> {
+        match self {
+            Self::Date => Target::Date,
+            Self::Age => Target::Age,
+            Self::GrpcStatus => Target::GrpcStatus,
+            Self::Wait(wait) => Target::Wait(*wait),
+            Self::Flag => Target::Flag,
+            Self::Part { family, part, bucket } => Target::Part { family: *family, part, bucket: BucketRef::Listed(bucket) },
+            Self::RateLimit => Target::RateLimit,
+            Self::Policy => Target::Policy,
+            Self::Known => Target::Known,
+        }
+    }
+}
+
+impl Pattern {
+    fn target(&self, name: &str, vocabulary: &Vocabulary) -> Option<Target<'_>> {
+        let words = fit(&self.pieces, name)?;
+        let bucket = if words.is_empty() {
+            BucketRef::Listed(&self.bucket)
+        } else {
+            BucketRef::Inferred(Box::new(Bucket::from_words(words, vocabulary, self.bucket.reset_means)))
+        };
+        Some(Target::Part { family: self.family, part: &self.part, bucket })
+    }
+}
+
+/// Fits a whole name to the pieces and returns the words in place of `{bucket}`, empty when there is none.
+fn fit<'n>(pieces: &[Piece], name: &'n str) -> Option<&'n str> {
+    let Some((piece, rest)) = pieces.split_first() else { return name.is_empty().then_some("") };
+    match piece {
+        Piece::Literal(literal) => fit(rest, name.strip_prefix(literal.as_str())?),
+        Piece::Bucket | Piece::Vendor => {
+            // Names are short and patterns have two gaps at most, so trying every end is cheap.
+            (1..=name.len()).filter_map(|end| name.split_at_checked(end)).find_map(|(words, after)| match piece {
+                Piece::Vendor => (!words.contains('-')).then(|| fit(rest, after)).flatten(),
+                _ => fit(rest, after).map(|_| words),
+            })
+        }
+    }
+}
+
+fn contains_ignore_case(text: &str, needle: &str) -> bool {
+    let (text, needle) = (text.as_bytes(), needle.as_bytes());
+    !needle.is_empty() && text.windows(needle.len()).any(|window| window.eq_ignore_ascii_case(needle))
+}
+
+/// Takes a template such as `x-ratelimit-{part}-{bucket}` apart, with a word in place of `{part}`.
+pub(crate) fn pieces(template: &str, part: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let filled = template.replace("{part}", part);
+    let mut rest = filled.as_str();
+    while let Some((literal, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').ok_or_else(|| format!("`{template}` has `{{` without `}}`"))?;
+        if !literal.is_empty() {
+            pieces.push(Piece::Literal(literal.to_owned()));
+        }
+        pieces.push(match name {
+            "bucket" => Piece::Bucket,
+            "vendor" => Piece::Vendor,
+            _ => return Err(format!("`{{{name}}}` in `{template}` is not {{part}}, {{bucket}} or {{vendor}}")),
+        });
+        rest = after;
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Literal(rest.to_owned()));
+    }
+    if pieces.iter().filter(|piece| **piece == Piece::Bucket).count() > 1 {
+        return Err(format!("`{template}` has {{bucket}} twice"));
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn words(template: &str, part: &str, name: &str) -> Option<String> {
+        fit(&pieces(template, part).unwrap(), name).map(str::to_owned)
+    }
+
+    #[test]
+    fn templates_fit_whole_names() {
+        for (template, part, name, expected) in [
+            ("x-ratelimit-{part}-{bucket}", "limit", "x-ratelimit-limit-api-units", Some("api-units")),
+            ("x-ratelimit-{bucket}-{part}", "limit", "x-ratelimit-api-units-limit", Some("api-units")),
+            ("x-ratelimit-{part}-{bucket}", "limit", "x-ratelimit-limit-", None),
+            ("x-ratelimit-{part}-{bucket}", "limit", "x-ratelimit-reset-tokens", None),
+            ("{vendor}-ratelimit-{part}", "limit", "acme-ratelimit-limit", Some("")),
+            ("{vendor}-ratelimit-{bucket}-{part}", "reset", "acme-ratelimit-input-tokens-reset", Some("input-tokens")),
+            ("{vendor}-ratelimit-{part}", "limit", "llm_provider-x-ratelimit-limit", None),
+        ] {
+            assert_eq!(words(template, part, name).as_deref(), expected, "{name}");
+        }
+        for bad in ["x-{bucket", "x-{thing}", "{bucket}-{bucket}"] {
+            assert!(pieces(bad, "").is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! One provider, ready to read with: its facts and the names compiled from them.
+
+use paceline_core::plan::Refill;
+use paceline_core::signal::{ObservedOwner, ResetMeans};
+use paceline_core::units::Span;
+
+use super::bucket::Bucket;
+use super::facts::{FamilyFact, Provenance, ProviderFacts, Repeat};
+use super::limit::Limit;
+use super::names::{NameIndex, Pattern, Piece, Stored, Target, pieces};
+use super::{Catalogue, CatalogueError};
+
+/// What is known of a provider.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    name: String,
+    facts: ProviderFacts,
+    names: NameIndex,
+}
+
+/// How a provider counts one meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meter<'p> {
+    /// The meter: `requests`, `tokens`, ...
+    pub name: &'p str,
+    /// How its bucket refills; `None`: not known.
+    pub refill: Option<Refill>,
+    /// The window of its limit; `None`: not known, or several under one name.
+    pub window: Option<Span>,
+    /// Where its day or month ends (IANA name), when the provider says.
+    pub zone: Option<&'p str>,
+    /// What a reset field of it means.
+    pub reset_means: ResetMeans,
+    /// Whose the bucket is.
+    pub owner: ObservedOwner,
+}
+
+/// Published limits of a set of models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelLimits<'p> {
+    /// A glob over model names: matching models share the buckets.
+    pub pattern: &'p str,
+    /// Limits by meter.
+    pub limits: Vec<(&'p str, Limit)>,
+}
+
+impl Provider {
+    /// Reads a provider's file. `name` is what the configuration calls it; the file may extend one of the catalogue and extends
+    /// `generic` when it does not say.
+    ///
+    /// # Errors
+    /// The file is no valid YAML, has an unknown key or value, or extends a provider that the catalogue does not have.
+    pub fn parse(yaml: &str, name: &str, catalogue: &Catalogue) -> Result<Self, CatalogueError> {
+        let facts = parse_facts(yaml, name)?;
+        let base_name = facts.extends.clone().unwrap_or_else(|| super::GENERIC.to_owned());
+        let base = catalogue
+            .get(&base_name)
+            .ok_or_else(|| CatalogueError::UnknownBase { name: name.to_owned(), base: base_name.clone() })?;
+        let mut merged = facts.over(&base.facts);
+        merged.extends = Some(base.name.clone());
+        Self::compile(name, merged)
+    }
+
+    /// What the configuration calls it, lower case for built-in ones.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How people call it.
+    pub fn title(&self) -> &str {
+        self.facts.title.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The provider whose file this one started from.
+    pub fn extends(&self) -> Option<&str> {
+        self.facts.extends.as_deref()
+    }
+
+    /// More names of the same provider.
+    pub fn also_called(&self) -> &[String] {
+        &self.facts.also_called
+    }
+
+    /// What it counts, by name. Only these meters and configured ones have buckets.
+    pub fn meters(&self) -> impl Iterator<Item = Meter<'_>> {
+        self.facts.meters.iter().map(|(name, fact)| Meter {
+            name,
+            refill: fact.refill,
+            window: fact.window.map(|window| window.span()),
+            zone: fact.zone.as_deref(),
+            reset_means: fact.reset_means.unwrap_or_default(),
+            owner: fact.owner.unwrap_or_default(),
+        })
+    }
+
+    /// The least backoff after a refusal that says nothing usable; zero when the provider demands none.
+    pub fn min_backoff(&self) -> Span {
+        self.facts.min_backoff.as_ref().map_or(Span::ZERO, |fact| fact.at_least.span())
+    }
+
+    /// The names of the tiers whose limits are published.
+    pub fn tiers(&self) -> impl Iterator<Item = &str> {
+        self.facts.tiers.keys().map(String::as_str)
+    }
+
+    /// The published limits of a tier; `None` when the catalogue does not have that tier.
+    pub fn tier(&self, tier: &str) -> Option<Vec<ModelLimits<'_>>> {
+        let fact = self.facts.tiers.get(tier)?;
+        let by_model = fact.models.iter().map(|(pattern, limits)| ModelLimits {
+            pattern,
+            limits: limits.iter().map(|(meter, limit)| (meter.as_str(), *limit)).collect(),
+        });
+        Some(by_model.collect())
+    }
+
+    /// Limits that hold for everybody.
+    pub fn models(&self) -> impl Iterator<Item = ModelLimits<'_>> {
+        self.facts.models.iter().map(|(pattern, fact)| ModelLimits {
+            pattern,
+            limits: fact.limits.iter().map(|(meter, limit)| (meter.as_str(), *limit)).collect(),
+        })
+    }
+
+    /// Models and the patterns of other names that share their buckets.
+    pub fn aliases(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.facts.aliases.iter().map(|fact| (fact.model.as_str(), fact.names.as_slice()))
+    }
+
+    /// Endpoints (path patterns, first match counts) and whether calls to them may be sent twice.
+    pub fn endpoints(&self) -> impl Iterator<Item = (&str, Repeat)> {
+        self.facts.endpoints.iter().map(|fact| (fact.path.as_str(), fact.repeat))
+    }
+
+    /// Every fact with what it is about, where it is from and when it was checked; inherited facts included.
+    pub fn provenances(&self) -> Vec<(String, Provenance)> {
+        self.facts.provenances()
+    }
+
+    /// The merged facts.
+    pub(crate) fn facts(&self) -> &ProviderFacts {
+        &self.facts
+    }
+
+    /// Whether a rule looks into the body of a success (some providers refuse with status 200).
+    pub(crate) fn looks_into_successes(&self) -> bool {
+        self.facts.answers.iter().any(|rule| rule.status.touches_success() && !(rule.code.is_empty() && rule.text.is_empty()))
+    }
+
+    /// The rule that reads a header.
+    pub(crate) fn find_header(&self, name: &str) -> Option<Target<'_>> {
+        self.names.find(name, &self.facts.vocabulary)
+    }
+
+    /// Whether a header that nothing reads is worth telling.
+    pub(crate) fn looks_like_limit(&self, name: &str) -> bool {
+        self.names.looks_like_limit(name)
+    }
+
+    /// Makes a provider of merged facts.
+    pub(crate) fn compile(name: &str, facts: ProviderFacts) -> Result<Self, CatalogueError> {
+        let names = compile_names(&facts).map_err(|problem| CatalogueError::Unusable { name: name.to_owned(), problem })?;
+        Ok(Self { name: name.to_owned(), facts, names })
+    }
+}
+
+/// Reads a file's facts as written.
+pub(crate) fn parse_facts(yaml: &str, name: &str) -> Result<ProviderFacts, CatalogueError> {
+    serde_saphyr::from_str(yaml)
+        .map_err(|error| CatalogueError::Unreadable { name: name.to_owned(), problem: error.to_string() })
+}
+
+fn compile_names(facts: &ProviderFacts) -> Result<NameIndex, String> {
+    let mut names = NameIndex::default();
+    names.set_hints(&facts.looks_like_limits);
+    names.add("date", Stored::Date);
+    names.add("age", Stored::Age);
+    names.add("grpc-status", Stored::GrpcStatus);
+    for (index, wait) in facts.waits.iter().enumerate() {
+        if wait.forms.is_empty() {
+            return Err(format!("the wait in `{}` has no form", wait.header));
+        }
+        names.add(&lower(&wait.header)?, Stored::Wait(index));
+    }
+    for flag in &facts.retry_flags {
+        names.add(&lower(&flag.header)?, Stored::Flag);
+    }
+    for field in &facts.rate_limit_fields {
+        names.add(&lower(&field.header)?, Stored::RateLimit);
+        names.add(&lower(&field.policy)?, Stored::Policy);
+    }
+    for header in facts.known.iter().flat_map(|known| &known.headers) {
+        names.add(&lower(header)?, Stored::Known);
+    }
+    for (index, family) in facts.families.iter().enumerate() {
+        compile_family(&mut names, facts, index, family)?;
+    }
+    Ok(names)
+}
+
+fn compile_family(names: &mut NameIndex, facts: &ProviderFacts, index: usize, family: &FamilyFact) -> Result<(), String> {
+    let meter = |name: &str| facts.meters.get(name);
+    let own = family.bucket.as_ref().map_or_else(
+        || Bucket { reset_means: family.reset_means.unwrap_or_default(), ..Bucket::requests() },
+        |fact| Bucket::from_fact(fact, family, meter(&fact.meter)),
+    );
+    // Longer words first: in `x-reset-after-tokens` the part is `reset-after`, not `reset`.
+    let mut parts: Vec<_> = family.parts.iter().collect();
+    parts.sort_by_key(|(word, _)| std::cmp::Reverse(word.len()));
+    for (template, (word, _)) in family.names.iter().flat_map(|template| parts.iter().map(move |part| (template, *part))) {
+        let template = lower(template)?;
+        let pieces = pieces(&template, word)?;
+        let stored = |bucket: Bucket| Stored::Part { family: index, part: word.clone(), bucket: Box::new(bucket) };
+        if pieces.contains(&Piece::Bucket) && !pieces.contains(&Piece::Vendor) {
+            for (words, fact) in &family.buckets {
+                let name = template.replace("{part}", word).replace("{bucket}", words);
+                names.add(&name, stored(Bucket::from_fact(fact, family, meter(&fact.meter))));
+            }
+        }
+        match pieces.as_slice() {
+            [Piece::Literal(name)] => names.add(name, stored(own.clone())),
+            _ => names.add_pattern(Pattern { pieces, family: index, part: word.clone(), bucket: own.clone() }),
+        }
+    }
+    Ok(())
+}
+
+fn lower(name: &str) -> Result<String, String> {
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && !byte.is_ascii_uppercase());
+    if is_name { Ok(name.to_owned()) } else { Err(format!("`{name}` is no header name in lower case")) }
+}

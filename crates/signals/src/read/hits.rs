@@ -1,0 +1,54 @@
+//! One pass over the headers: which rule reads which value.
+
+use crate::catalogue::{Provider, Target};
+
+/// At most this many unread and malformed names are told: a hostile answer must not grow ours.
+const MOST_NAMES: usize = 32;
+
+/// At most this many headers are read by rules; no honest answer has more.
+const MOST_HITS: usize = 256;
+
+/// A header that a rule reads.
+pub(super) struct Hit<'p, 'a> {
+    pub(super) name: &'a str,
+    /// Trimmed; `None` when the bytes are no text.
+    pub(super) value: Option<&'a str>,
+    pub(super) target: Target<'p>,
+}
+
+/// Everything that rules read, and the names that are to be told.
+pub(super) struct Hits<'p, 'a> {
+    pub(super) all: Vec<Hit<'p, 'a>>,
+    pub(super) unread: Vec<String>,
+    pub(super) malformed: Vec<String>,
+}
+
+impl<'p, 'a> Hits<'p, 'a> {
+    pub(super) fn collect(provider: &'p Provider, headers: &'a [(&'a str, &'a [u8])]) -> Self {
+        let mut hits = Self { all: Vec::new(), unread: Vec::new(), malformed: Vec::new() };
+        for (name, value) in headers {
+            match provider.find_header(name) {
+                Some(target) if hits.all.len() < MOST_HITS => {
+                    let value = std::str::from_utf8(value).ok().map(str::trim);
+                    hits.all.push(Hit { name, value, target });
+                }
+                Some(_) => {}
+                None if provider.looks_like_limit(name) => tell(&mut hits.unread, name),
+                None => {}
+            }
+        }
+        hits
+    }
+
+    pub(super) fn grpc_status(&self) -> Option<u32> {
+        let hit = self.all.iter().find(|hit| hit.target == Target::GrpcStatus)?;
+        hit.value?.parse().ok()
+    }
+}
+
+/// Adds a name once, lower case, if there is room.
+pub(super) fn tell(names: &mut Vec<String>, name: &str) {
+    if names.len() < MOST_NAMES && !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        names.push(name.to_ascii_lowercase());
+    }
+}

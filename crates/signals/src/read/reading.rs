@@ -1,0 +1,113 @@
+//! What a reading yields beside the signal: the figures as they were sent, and the rules that were applied.
+
+use std::fmt;
+
+use paceline_core::signal::{ObservedBucket, ObservedOwner, ResetMeans, Signal};
+use paceline_core::units::Span;
+
+/// A signal, and how it came about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// What the fleet acts on.
+    pub signal: Signal,
+    /// The buckets with their figures as sent.
+    pub buckets: Vec<BucketReading>,
+    /// Why the wait is what it is.
+    pub rule: Rule,
+    /// Whether dates were measured against the server's own clock.
+    pub is_server_clock: bool,
+}
+
+/// The rule that decided how long to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Nothing usable was said.
+    Nothing,
+    /// The first usable header of the ladder.
+    Header,
+    /// Milliseconds beside seconds that agree: the finer one.
+    FinerAgrees,
+    /// Milliseconds of zero beside seconds: rounding, not permission.
+    ZeroMilliseconds,
+    /// Milliseconds beside seconds that disagree: the longer one.
+    LongerOfTwo,
+    /// The latest reset of the buckets known to be empty.
+    EmptyBuckets,
+    /// The latest reset, since nobody said which bucket is empty.
+    UnknownBuckets,
+    /// A field of the body.
+    BodyField,
+    /// A sentence of the body.
+    BodySentence,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing usable was said",
+            Self::Header => "a wait addressed to the caller governs over resets and body",
+            Self::FinerAgrees => "milliseconds and seconds agree: the finer one",
+            Self::ZeroMilliseconds => "0 ms beside seconds is rounding, not permission: the seconds",
+            Self::LongerOfTwo => "milliseconds and seconds disagree: the longer one",
+            Self::EmptyBuckets => "no wait was addressed to the caller: the latest reset of the empty buckets",
+            Self::UnknownBuckets => "nobody said which bucket is empty: the latest reset",
+            Self::BodyField => "no header stated a wait: the body's field",
+            Self::BodySentence => "no header stated a wait: the sentence in the body",
+        })
+    }
+}
+
+/// One bucket as it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BucketReading {
+    /// Name in Paceline's terms.
+    pub name: String,
+    /// What it counts.
+    pub meter: String,
+    /// The limit as sent; `None` when unknown (not sent, unusable, or -1).
+    pub limit: Option<i64>,
+    /// What is left as sent, negative in an overdraft; `None` when unknown.
+    pub remaining: Option<i64>,
+    /// From the answer until the reset, whole milliseconds.
+    pub reset_in: Option<Span>,
+    /// Whether that reset was an instant that is over.
+    pub is_reset_past: bool,
+    /// What the reset means.
+    pub reset_means: ResetMeans,
+    /// The window, when it was stated.
+    pub window: Option<Span>,
+    /// Whose it is.
+    pub owner: ObservedOwner,
+    /// The headers it was read from, lower case.
+    pub fields: Vec<String>,
+}
+
+impl BucketReading {
+    /// Whether nothing is left in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.remaining.is_some_and(|remaining| remaining <= 0)
+    }
+
+    /// What the fleet acts on; `None` when the answer said nothing about the bucket. A limit of zero is no limit anybody could
+    /// live with (Okta sends it for its concurrency limit): absent.
+    pub fn observed(&self) -> Option<ObservedBucket> {
+        let count = |figure: Option<i64>| figure.map(|figure| u64::try_from(figure).unwrap_or(0));
+        let observed = ObservedBucket {
+            name: self.name.clone(),
+            meter: self.meter.clone(),
+            limit: count(self.limit).filter(|limit| *limit > 0),
+            remaining: count(self.remaining),
+            reset_in: self.reset_in,
+            reset_means: self.reset_means,
+            window: self.window,
+            owner: self.owner,
+        };
+        let says_something = observed.limit.is_some() || observed.remaining.is_some() || observed.reset_in.is_some();
+        says_something.then_some(observed)
+    }
+
+    /// On a success, a window whose end is over has turned: what was left in it says nothing about the next one.
+    pub(crate) fn without_past_window(self) -> Self {
+        if self.is_reset_past && self.is_empty() { Self { remaining: None, ..self } } else { self }
+    }
+}
