@@ -85,7 +85,7 @@ fn hp03_no_number_harms() {
 
 #[test]
 fn hp05_milliseconds_and_seconds() {
-    let cases: [(Headers, i64, Source); 7] = [
+    let cases: [(Headers<'_>, i64, Source); 7] = [
         (&[("retry-after", "20")], 20_000, Source::RetryAfterSeconds),
         (&[("retry-after-ms", "19500")], 19_500, Source::RetryAfterMs),
         (&[("retry-after", "20"), ("retry-after-ms", "19500")], 19_500, Source::RetryAfterMs),
@@ -192,7 +192,7 @@ fn what_nothing_reads_is_told_by_name_only() {
 
 #[test]
 fn a_window_that_is_stated_is_passed_on() {
-    let cases: [(Headers, &str, i64); 4] = [
+    let cases: [(Headers<'_>, &str, i64); 4] = [
         (&[("x-ratelimit-remaining-tokens-minute", "5")], "tokens", 60),
         (&[("x-ratelimit-remaining-requests-day", "5")], "requests_day", 86_400),
         (&[("x-ratelimit-remaining-requests", "5"), ("x-ratelimit-renewalperiod-requests", "10")], "requests", 10),
