@@ -90,11 +90,11 @@ impl<'n> Fields<'n> {
 
     fn unknown(&self, entry: &Entry) -> Problem {
         let problem = Problem::at(entry.key_pos, &self.path, format!("unknown key `{}`", redact::name(&entry.key)));
-        if let Some(meant) = suggest(&entry.key, self.asked.iter().copied()) {
-            return problem.help(format!("did you mean `{meant}`?"));
-        }
         if let Some((key, place)) = WHERE.iter().find(|(key, _)| *key == entry.key) {
             return problem.help(format!("`{key}` belongs {place}"));
+        }
+        if let Some(meant) = suggest(&entry.key, self.asked.iter().copied()) {
+            return problem.help(format!("did you mean `{meant}`?"));
         }
         let mut known = self.asked.clone();
         known.sort_unstable();

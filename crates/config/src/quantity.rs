@@ -190,7 +190,8 @@ fn unknown_unit(whole: &str, unit: &str) -> Bad {
         "year" | "y" | "years" => "the longest window is a month",
         _ => "units are s, min, h, day, week, month and ms",
     };
-    bad(format!("`{whole}`: unknown unit `{unit}`"), help)
+    let message = if whole == unit { format!("unknown unit `{unit}`") } else { format!("`{whole}`: unknown unit `{unit}`") };
+    bad(message, help)
 }
 
 /// A span as it may be written, exactly: in the largest unit that divides it.

@@ -80,9 +80,8 @@ fn top(root: &Node, config: &mut Config, problems: &mut Problems) {
     if let Some(entry) = fields.take("providers") {
         config.providers = provider::providers(&entry.node, problems);
     }
-    let later = "remove it; calls of all tenants share capacity equally";
-    fields.not_yet("tenants", later, is_nothing, problems);
-    fields.not_yet("metrics", "remove it; metrics are served on the HTTP listener without settings", is_nothing, problems);
+    fields.not_yet("tenants", "remove it; calls may name their tenant all the same", is_nothing, problems);
+    fields.not_yet("metrics", "remove it; metrics are served on the HTTP listener all the same", is_nothing, problems);
     fields.not_yet("prices", "remove it; `usd` is no meter yet", is_nothing, problems);
     fields.close(problems);
 }
@@ -99,7 +98,7 @@ fn listen(node: &Node, problems: &mut Problems) -> Listen {
         }
     }
     fields.not_yet("advertise", "remove it; this version runs as one replica", is_nothing, problems);
-    fields.not_yet("admin", "remove it; Admin answers on the gRPC listener while that is loopback", is_nothing, problems);
+    fields.not_yet("admin", "remove it", is_nothing, problems);
     fields.close(problems);
     listen
 }

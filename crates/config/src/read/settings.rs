@@ -51,7 +51,7 @@ fn without_effect_yet(fields: &mut Fields<'_>, problems: &mut Problems) {
         check_mode(&entry.node, &fields.join("mode"), problems);
     }
     let none = |value: &Value| matches!(value, Value::Text(text) if text.trim() == "0%");
-    fields.not_yet("share", "remove it, or write `share: 0%`: we give way to others on the same key", none, problems);
+    fields.not_yet("share", "remove it, or write `share: 0%`", none, problems);
     let local = |value: &Value| matches!(value, Value::Text(text) if text == "local");
     fields.not_yet("on_store_down", "remove it; the memory store is never down", local, problems);
 }
@@ -110,8 +110,8 @@ fn one_class(class: Class, node: &Node, out: &mut ClassSettings, problems: &mut 
     one_value(&mut fields, "attempts", class, tries, &mut out.attempts, problems);
     one_value(&mut fields, "paid_attempts", class, tries, &mut out.paid_attempts, problems);
     let never = |_: &Value| false;
-    fields.not_yet("guarantee", "remove it; lower classes have a fixed guarantee", never, problems);
-    fields.not_yet("max_share", "remove it; the most urgent class goes first", never, problems);
+    fields.not_yet("guarantee", "remove it", never, problems);
+    fields.not_yet("max_share", "remove it", never, problems);
     fields.close(problems);
 }
 
