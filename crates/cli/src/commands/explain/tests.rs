@@ -1,3 +1,4 @@
+//! `explain` as text: what people see, and the contract of each line for programs.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use clap::Parser;
