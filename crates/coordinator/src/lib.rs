@@ -1,1 +1,20 @@
 //! One actor per live scope: a pure step (inputs to effects) and the thin loop that drives it.
+//!
+//! [`scope::Scope`] is the step: no clock, no I/O, no lock. [`Coordinator`] is what the service calls; it opens tokens, reads
+//! headers, finds the scope's actor and waits for its answer. `docs/internals/coordinator.md` is the story.
+
+mod actor;
+pub mod api;
+mod configured;
+mod front;
+mod gauges;
+mod metrics;
+mod record;
+pub mod scope;
+pub mod settings;
+pub mod token;
+mod wire;
+
+pub use configured::Configured;
+pub use front::{Coordinator, Options, ask_input, report_input};
+pub use record::{CallKey, Record};

@@ -59,6 +59,8 @@ pub struct History {
 pub struct Lease {
     /// Unique in the scope: fleet time of the grant, replica, sequence.
     pub serial: Serial,
+    /// Its place in line when it was asked for: kept when the slot was missed and is asked for again.
+    pub stamp: Serial,
     /// The group it was charged to.
     pub group: Arc<str>,
     /// The group's `granted` right after.

@@ -21,6 +21,7 @@ pub mod level;
 pub mod plan;
 pub mod queue;
 pub mod report;
+pub mod retry;
 pub mod signal;
 pub mod units;
 pub mod value;

@@ -1,0 +1,252 @@
+//! The thin loop around a scope: receive, load, step, commit, answer. One batch is in flight at a time; what arrives meanwhile
+//! makes up the next one. One timer per scope.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use paceline_core::units::{FleetTime, Span};
+use paceline_store::{Commit, Committed, Expect, RecordKey, RecordWrite, ScopeKey, Store, Version, codec, keep_until};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use crate::front::Inner;
+use crate::gauges::Gauges;
+use crate::metrics::Recorder;
+use crate::record::{CallKey, Record};
+use crate::scope::{Effects, Input, Reply, ReplyId, Scope};
+
+/// How many inputs make up one batch at most.
+const BATCH: usize = 512;
+/// How many messages may queue before callers wait to send more.
+pub(crate) const INBOX: usize = 16_384;
+/// A scope that nobody has spoken to for this long, and in which nobody waits, is put away.
+const IDLE: Duration = Duration::from_secs(120);
+/// How often a refused commit is decided anew before the callers are told that the store is busy.
+const TRIES: u32 = 16;
+
+/// What is sent to an actor.
+pub(crate) struct Message {
+    pub(crate) input: Input,
+    pub(crate) reply: Option<(ReplyId, oneshot::Sender<Reply>)>,
+}
+
+pub(crate) struct Actor<S> {
+    pub(crate) inner: Arc<Inner<S>>,
+    pub(crate) key: ScopeKey,
+    pub(crate) inbox: mpsc::Receiver<Message>,
+    pub(crate) scope: Scope,
+    pub(crate) gauges: Arc<Gauges>,
+    pub(crate) recorder: Recorder,
+}
+
+/// What the loop keeps between steps.
+struct State {
+    version: Version,
+    loaded: bool,
+    waiting: HashMap<ReplyId, oneshot::Sender<Reply>>,
+    wake_at: Option<FleetTime>,
+    rng: StdRng,
+    /// Inputs that came out of answering: slots whose caller was gone.
+    own: VecDeque<Input>,
+}
+
+impl<S: Store> Actor<S> {
+    pub(crate) async fn run(mut self) {
+        let mut state = State {
+            version: Version::NONE,
+            loaded: false,
+            waiting: HashMap::new(),
+            wake_at: None,
+            rng: StdRng::from_rng(&mut rand::rng()),
+            own: VecDeque::new(),
+        };
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut last_spoken = Instant::now();
+        loop {
+            let until = self.sleep_until(&state, last_spoken);
+            let received =
+                if state.own.is_empty() { timeout_at(until, self.inbox.recv_many(&mut batch, BATCH)).await } else { Ok(0) };
+            if received == Ok(0) && state.own.is_empty() {
+                return; // the coordinator is gone
+            }
+            let mut inputs: Vec<Input> = state.own.drain(..).collect();
+            for message in batch.drain(..) {
+                last_spoken = Instant::now();
+                if let Some((id, sender)) = message.reply {
+                    state.waiting.insert(id, sender);
+                }
+                inputs.push(message.input);
+            }
+            if inputs.is_empty() && self.can_rest(&state, last_spoken) && self.inner.put_away(&self.key, &self.inbox) {
+                return;
+            }
+            self.turn(&mut state, inputs).await;
+        }
+    }
+
+    fn sleep_until(&self, state: &State, last_spoken: Instant) -> Instant {
+        let idle = last_spoken.max(Instant::now() - IDLE) + IDLE;
+        match state.wake_at {
+            Some(at) => idle.min(Instant::now() + at.since(self.inner.store.now()).to_duration()),
+            None if Instant::now() >= idle => Instant::now() + IDLE,
+            None => idle,
+        }
+    }
+
+    fn can_rest(&self, state: &State, last_spoken: Instant) -> bool {
+        state.waiting.is_empty() && self.scope.is_idle() && last_spoken.elapsed() >= IDLE
+    }
+
+    /// One batch: decide, commit, answer; decided anew on the newer value while others commit first.
+    async fn turn(&mut self, state: &mut State, mut inputs: Vec<Input>) {
+        for _ in 0..TRIES {
+            if let Err(error) = self.prepare(state, &inputs).await {
+                return self.fail(state, &inputs, &error);
+            }
+            let now = self.inner.store.now();
+            let mut fx = self.scope.step(std::mem::take(&mut inputs), now, &mut state.rng);
+            state.wake_at = fx.wake_at;
+            self.gauges.write(&self.scope, now);
+            let firm = std::mem::take(&mut fx.replies);
+            if !fx.changed {
+                self.answer(state, firm.into_iter().chain(std::mem::take(&mut fx.replies_on_commit)), now);
+                return self.count(fx);
+            }
+            self.answer(state, firm, now);
+            match self.commit(state, &fx, now).await {
+                Ok(Committed::Done(version)) => {
+                    state.version = version;
+                    let replies = std::mem::take(&mut fx.replies_on_commit);
+                    self.answer(state, replies, now);
+                    return self.count(fx);
+                }
+                Ok(Committed::Stale(loaded)) => {
+                    self.recorder.conflict();
+                    self.adopt(state, loaded.version, loaded.value, now);
+                    inputs = self.scope.undo(fx, now);
+                }
+                Ok(Committed::RecordExists { key, value }) => {
+                    // The same key was granted on another replica: read everything again, the record included.
+                    self.recorder.conflict();
+                    inputs = self.scope.undo(fx, now);
+                    state.loaded = false;
+                    if let Some(record) = Record::decode(&value) {
+                        self.scope.know_record(CallKey(key.0), record);
+                    }
+                }
+                Err(error) => {
+                    inputs = self.scope.undo(fx, now);
+                    state.loaded = false;
+                    return self.fail(state, &inputs, &error.to_string());
+                }
+            }
+        }
+        self.fail(state, &inputs, "too many replicas write this scope at once");
+    }
+
+    /// Loads the value at first, and the records that the inputs need.
+    async fn prepare(&mut self, state: &mut State, inputs: &[Input]) -> Result<(), String> {
+        if !state.loaded {
+            let loaded = self.inner.store.load(&self.key).await.map_err(|error| error.to_string())?;
+            self.adopt(state, loaded.version, loaded.value, self.inner.store.now());
+            state.loaded = true;
+        }
+        let missing: Vec<RecordKey> =
+            inputs.iter().flat_map(|input| self.scope.missing_records(input)).map(|key| RecordKey(key.0)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let found = self.inner.store.records(&self.key, &missing).await.map_err(|error| error.to_string())?;
+        for (key, value) in missing.into_iter().zip(found) {
+            if let Some(record) = value.and_then(|bytes| Record::decode(&bytes)) {
+                self.scope.know_record(CallKey(key.0), record);
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, state: &mut State, version: Version, value: Option<Bytes>, now: FleetTime) {
+        state.version = version;
+        let decoded = value.map(|bytes| codec::decode(&bytes, now)).transpose();
+        match decoded {
+            Ok(None) => self.scope.adopt(Default::default(), now),
+            Ok(Some(decoded)) => {
+                if decoded.repaired > 0 {
+                    self.recorder.repaired(decoded.repaired);
+                }
+                self.scope.adopt(decoded.value, now);
+            }
+            Err(error) => {
+                // Never a full bucket out of garbage: every bucket starts anew, unseen and cautious.
+                tracing::warn!(scope = %self.key, %error, "the stored value cannot be read; starting cautiously");
+                self.recorder.repaired(1);
+                self.scope.adopt(Default::default(), now);
+            }
+        }
+    }
+
+    async fn commit(&self, state: &State, fx: &Effects, now: FleetTime) -> Result<Committed, paceline_store::StoreError> {
+        let next = state.version.next(now);
+        let records = fx.records.iter().map(|change| RecordWrite {
+            key: RecordKey(change.key.0),
+            value: Bytes::from(change.record.encode()),
+            keep_until: change.record.keep_until(),
+            must_be: if change.must_be_new { Expect::Absent } else { Expect::Anything },
+        });
+        let commit = Commit {
+            expected: state.version,
+            value: codec::encode(&self.header(next), self.scope.value()),
+            keep_until: keep_until(self.scope.value(), now),
+            records: records.collect(),
+        };
+        self.inner.store.commit(&self.key, commit).await
+    }
+
+    fn header(&self, version: Version) -> codec::Header {
+        codec::Header { epoch: 0, version, writer: u64::from(self.inner.replica), min_reader: codec::SCHEMA }
+    }
+
+    fn answer(&self, state: &mut State, replies: impl IntoIterator<Item = (ReplyId, Reply)>, decided_at: FleetTime) {
+        let late = self.inner.store.now().since(decided_at);
+        for (id, mut reply) in replies {
+            let Some(sender) = state.waiting.remove(&id) else { continue };
+            reply.age_by(late);
+            // A caller that is gone cannot use its slot: give it back at once.
+            if let Err(unheard) = sender.send(reply)
+                && let Some(release) = self.inner.release_of(&unheard)
+            {
+                state.own.push_back(release);
+            }
+        }
+    }
+
+    fn count(&mut self, fx: Effects) {
+        for event in fx.events {
+            self.recorder.record(event);
+        }
+    }
+
+    /// The store is away: nobody is left without an answer.
+    fn fail(&mut self, state: &mut State, inputs: &[Input], why: &str) {
+        tracing::warn!(scope = %self.key, why, "the store does not answer");
+        let replies: Vec<(ReplyId, Reply)> = inputs
+            .iter()
+            .filter_map(|input| {
+                let error = crate::api::CallError::Unavailable(why.to_string());
+                Some(match input {
+                    Input::Ask(id, _) => (*id, Reply::Answer(Err(error))),
+                    Input::Report(id, _) => (*id, Reply::Report(Err(error))),
+                    Input::Release(id, _) => (*id, Reply::Released(false)),
+                    _ => return None,
+                })
+            })
+            .collect();
+        let now = self.inner.store.now();
+        self.answer(state, replies, now);
+        state.wake_at = Some(now + Span::from_millis(250));
+    }
+}

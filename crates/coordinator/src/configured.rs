@@ -1,0 +1,64 @@
+//! Settings from the configuration file and the catalogue.
+
+use std::sync::Arc;
+
+use paceline_config::{Config, ResolveError};
+use paceline_core::plan::GroupPlan;
+use paceline_core::signal::Signal;
+use paceline_core::units::{FleetTime, Span};
+use paceline_signals::{Answer, catalogue};
+
+use crate::api::{CallError, Target};
+use crate::settings::{AnswerParts, Settings};
+
+/// The configuration in force over the embedded catalogue.
+#[derive(Debug)]
+pub struct Configured {
+    config: Config,
+}
+
+impl Configured {
+    /// Settings from a checked configuration.
+    pub fn new(config: Config) -> Self {
+        Self { config }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl Settings for Configured {
+    fn canonical(&self, target: &Target) -> Result<Target, CallError> {
+        let (provider, account) = self.config.canonical(catalogue(), &target.provider, &target.account).map_err(unresolved)?;
+        Ok(Target { provider: provider.into_owned(), account: account.to_string(), model: target.model.clone() })
+    }
+
+    fn plan(&self, target: &Target) -> Result<Arc<GroupPlan>, CallError> {
+        self.config.resolve(catalogue(), &target.provider, &target.account, &target.model).map_err(unresolved)
+    }
+
+    fn read(&self, provider: &str, answer: &AnswerParts<'_>) -> Signal {
+        let provider = provider.to_lowercase();
+        let entry = catalogue().get_or_generic(self.config.catalogue_name(&provider));
+        let headers: Vec<(&str, &[u8])> =
+            answer.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let answer = Answer {
+            status: u16::try_from(answer.status).unwrap_or(0),
+            grpc_status: answer.grpc_status,
+            headers: &headers,
+            body: answer.body,
+            received_at: Some(FleetTime::from_micros(answer.received_at_micros)),
+            age: Span::from_micros(answer.age_micros),
+        };
+        paceline_signals::read(entry, &answer)
+    }
+}
+
+fn unresolved(error: ResolveError) -> CallError {
+    match error {
+        ResolveError::UnknownProvider { .. } => CallError::UnknownProvider(error.to_string()),
+        _ => CallError::Invalid { field: "target.account", problem: error.to_string() },
+    }
+}

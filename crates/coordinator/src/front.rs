@@ -1,0 +1,454 @@
+//! What the service calls: opens tokens, reads headers, finds the scope's actor and waits for its answer.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use paceline_core::report::Outcome;
+use paceline_core::units::FleetTime;
+use paceline_store::{ScopeKey, Store};
+use paceline_telemetry::{Load, Telemetry};
+use prost::Message as _;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::actor::{Actor, INBOX, Message};
+use crate::api::{AcquireRequest, Answer, CallError, ReportAnswer, ReportRequest, Target};
+use crate::gauges::Gauges;
+use crate::metrics::Recorder;
+use crate::record::{CallKey, digest};
+use crate::scope::{AskInput, Input, ReleaseInput, Reply, ReplyId, ReportInput, Scope, ScopeView};
+use crate::settings::{AnswerParts, Settings};
+use crate::token::{Keyring, Kind, Opened};
+use crate::wire::{LeaseWire, TicketWire};
+
+/// What a coordinator is made of.
+pub struct Options<S> {
+    /// Where state lives.
+    pub store: S,
+    /// The configuration in force.
+    pub settings: Arc<dyn Settings>,
+    /// Where it is counted.
+    pub telemetry: Telemetry,
+}
+
+/// Coordinates all scopes of this replica; cheap to clone.
+pub struct Coordinator<S>(Arc<Inner<S>>);
+
+impl<S> Clone for Coordinator<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+pub(crate) struct Inner<S> {
+    pub(crate) store: S,
+    pub(crate) replica: u32,
+    keyring: Arc<Keyring>,
+    settings: RwLock<Arc<dyn Settings>>,
+    telemetry: Telemetry,
+    // Held for a look-up or an insertion only, never across an await.
+    scopes: Mutex<HashMap<ScopeKey, Handle>>,
+    next_reply: AtomicU64,
+    is_draining: AtomicBool,
+}
+
+#[derive(Clone)]
+struct Handle {
+    sender: mpsc::Sender<Message>,
+    gauges: Arc<Gauges>,
+    provider: Arc<str>,
+    account: Arc<str>,
+}
+
+impl<S: Store> Coordinator<S> {
+    /// A coordinator over a store.
+    ///
+    /// # Errors
+    /// The store does not hand out its token keys.
+    pub async fn new(options: Options<S>) -> Result<Self, CallError> {
+        let keys = options.store.token_keys().await.map_err(|error| CallError::Unavailable(error.to_string()))?;
+        let inner = Arc::new(Inner {
+            store: options.store,
+            replica: rand::random(),
+            keyring: Arc::new(Keyring::new(keys)),
+            settings: RwLock::new(options.settings),
+            telemetry: options.telemetry.clone(),
+            scopes: Mutex::new(HashMap::new()),
+            next_reply: AtomicU64::new(1),
+            is_draining: AtomicBool::new(false),
+        });
+        let weak = Arc::downgrade(&inner);
+        options.telemetry.observe_load(move || weak.upgrade().map(|inner| inner.load()).unwrap_or_default());
+        Ok(Self(inner))
+    }
+
+    /// Asks for a slot; answered when the answer is firm or the hold is over. Dropping the future leaves the line.
+    ///
+    /// # Errors
+    /// Wrong fields, forged tokens, unknown names, a key that is taken; the store is away.
+    pub async fn acquire(&self, request: AcquireRequest) -> Result<Answer, CallError> {
+        let input = ask_input(request, &*self.settings(), &self.0.keyring)?;
+        let target = input.request.target.clone();
+        match self.call(&target, |id| Input::Ask(id, Arc::new(input))).await? {
+            Reply::Answer(answer) => answer,
+            _ => Err(lost()),
+        }
+    }
+
+    /// Takes a report.
+    ///
+    /// # Errors
+    /// Wrong fields, a forged token; the store is away.
+    pub async fn report(&self, request: ReportRequest) -> Result<ReportAnswer, CallError> {
+        let input = report_input(request, &*self.settings(), &self.0.keyring, self.0.store.now())?;
+        let Some(target) = input.target() else {
+            return Err(CallError::Invalid { field: "lease_id", problem: "it cannot be read".to_string() });
+        };
+        match self.call(&target, |id| Input::Report(id, Arc::new(input))).await? {
+            Reply::Report(answer) => answer.map(|answer| *answer),
+            _ => Err(lost()),
+        }
+    }
+
+    /// Gives back a reservation; unknown leases are no error.
+    ///
+    /// # Errors
+    /// A forged token; the store is away.
+    pub async fn release_lease(&self, lease_id: &str) -> Result<bool, CallError> {
+        let (lease, is_authentic) = open_lease(lease_id, &self.0.keyring)?;
+        let Some(lease) = lease.filter(|_| is_authentic) else { return Ok(false) };
+        let target = Target { provider: lease.provider.clone(), account: lease.account.clone(), model: String::new() };
+        let key = CallKey::from_bytes(&lease.key);
+        self.release(&target, ReleaseInput { key, lease: Some(lease), place: None }).await
+    }
+
+    /// Gives back a place in line; unknown places are no error.
+    ///
+    /// # Errors
+    /// A forged token; the store is away.
+    pub async fn release_ticket(&self, ticket: &[u8]) -> Result<bool, CallError> {
+        let Some(ticket) = (match self.0.keyring.open(Kind::Ticket, ticket) {
+            Opened::Authentic(body) => TicketWire::decode(body.as_slice()).ok(),
+            Opened::UnknownKey(_) => None,
+            Opened::Forged => return Err(forged("ticket")),
+        }) else {
+            return Ok(false);
+        };
+        let target = Target { provider: ticket.provider.clone(), account: ticket.account.clone(), model: String::new() };
+        let place = ticket.stamp.clone().map(paceline_core::lease::Serial::from);
+        self.release(&target, ReleaseInput { key: CallKey::from_bytes(&ticket.key), lease: None, place }).await
+    }
+
+    /// Every live scope of this replica, sorted by name.
+    pub async fn scopes(&self) -> Vec<ScopeView> {
+        let targets: Vec<Target> = self.0.handles().iter().map(Handle::target).collect();
+        let mut views = Vec::with_capacity(targets.len());
+        for target in targets {
+            views.extend(self.inspect(&target).await);
+        }
+        views.sort_by(|a, b| (&a.provider, &a.account).cmp(&(&b.provider, &b.account)));
+        views
+    }
+
+    /// One scope, if anybody has used it here.
+    ///
+    /// # Errors
+    /// Unknown names.
+    pub async fn scope(&self, provider: &str, account: &str) -> Result<Option<ScopeView>, CallError> {
+        let asked = Target { provider: provider.to_string(), account: account.to_string(), model: String::new() };
+        let target = self.settings().canonical(&asked)?;
+        Ok(self.inspect(&target).await)
+    }
+
+    /// Reads an answer without touching any state.
+    pub fn explain(&self, provider: &str, answer: &AnswerParts<'_>) -> paceline_core::signal::Signal {
+        self.settings().read(provider, answer)
+    }
+
+    /// Puts another configuration in force; waiting calls are looked at again, no bucket is refilled.
+    pub async fn reconfigure(&self, settings: Arc<dyn Settings>) {
+        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = settings.clone();
+        self.broadcast(|| Input::Settings(settings.clone())).await;
+    }
+
+    /// Nobody is held any more: every waiting caller gets a ticket at once, also those that come later.
+    pub async fn drain(&self) {
+        self.0.is_draining.store(true, Ordering::SeqCst);
+        self.broadcast(|| Input::Drain).await;
+    }
+
+    /// Fetches the store's token keys again; call it now and then.
+    ///
+    /// # Errors
+    /// The store is away.
+    pub async fn refresh_keys(&self) -> Result<(), CallError> {
+        let keys = self.0.store.token_keys().await.map_err(|error| CallError::Unavailable(error.to_string()))?;
+        self.0.keyring.replace(keys);
+        Ok(())
+    }
+
+    /// The configuration in force.
+    pub fn settings(&self) -> Arc<dyn Settings> {
+        self.0.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Fleet time.
+    pub fn now(&self) -> FleetTime {
+        self.0.store.now()
+    }
+
+    async fn release(&self, target: &Target, input: ReleaseInput) -> Result<bool, CallError> {
+        match self.call(target, |id| Input::Release(id, Box::new(input))).await? {
+            Reply::Released(released) => Ok(released),
+            _ => Err(lost()),
+        }
+    }
+
+    async fn inspect(&self, target: &Target) -> Option<ScopeView> {
+        let handle = self.0.scopes().get(&ScopeKey::new(&target.provider, &target.account)).cloned()?;
+        match self.send(&handle, Input::Inspect).await {
+            Some(Reply::View(view)) => Some(*view),
+            _ => None,
+        }
+    }
+
+    async fn broadcast(&self, input: impl Fn() -> Input) {
+        for handle in self.0.handles() {
+            // A failed send means that the scope was just put away: it will read the new state when it comes back.
+            let _ = handle.sender.send(Message { input: input(), reply: None }).await;
+        }
+    }
+
+    async fn call(&self, target: &Target, input: impl FnOnce(ReplyId) -> Input) -> Result<Reply, CallError> {
+        let handle = self.handle(target);
+        self.send(&handle, input).await.ok_or_else(lost)
+    }
+
+    async fn send(&self, handle: &Handle, input: impl FnOnce(ReplyId) -> Input) -> Option<Reply> {
+        let id = self.0.next_reply.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        handle.sender.send(Message { input: input(id), reply: Some((id, sender)) }).await.ok()?;
+        let mut leave = LeaveOnDrop { sender: &handle.sender, id: Some(id) };
+        let reply = receiver.await.ok();
+        leave.id = None;
+        reply
+    }
+
+    /// The scope's actor, started if it is not there.
+    fn handle(&self, target: &Target) -> Handle {
+        let key = ScopeKey::new(&target.provider, &target.account);
+        let mut scopes = self.0.scopes();
+        if let Some(handle) = scopes.get(&key) {
+            return handle.clone();
+        }
+        let (sender, inbox) = mpsc::channel(INBOX);
+        let gauges = Arc::new(Gauges::default());
+        let target = Target { model: String::new(), ..target.clone() };
+        let mut scope = Scope::new(target.clone(), self.0.replica, self.0.keyring.clone(), self.settings());
+        if self.0.is_draining.load(Ordering::SeqCst) {
+            scope.stop_holding();
+        }
+        let handle = Handle {
+            sender,
+            gauges: gauges.clone(),
+            provider: Arc::from(target.provider.as_str()),
+            account: Arc::from(target.account.as_str()),
+        };
+        let recorder = Recorder::new(self.0.telemetry.clone(), target);
+        tokio::spawn(Actor { inner: self.0.clone(), key, inbox, scope, gauges, recorder }.run());
+        scopes.insert(key, handle.clone());
+        handle
+    }
+}
+
+impl Handle {
+    fn target(&self) -> Target {
+        Target { provider: self.provider.to_string(), account: self.account.to_string(), model: String::new() }
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// Forgets an idle scope, unless somebody is about to speak to it. True: the actor must end.
+    pub(crate) fn put_away(&self, key: &ScopeKey, inbox: &mpsc::Receiver<Message>) -> bool {
+        let mut scopes = self.scopes();
+        // Whoever has a sender may be between look-up and sending: only the map's own may be left.
+        let unused = inbox.is_empty() && inbox.sender_strong_count() == 1;
+        if unused {
+            scopes.remove(key);
+        }
+        unused
+    }
+
+    /// What gives back a slot whose caller was gone when it was granted.
+    pub(crate) fn release_of(&self, unheard: &Reply) -> Option<Input> {
+        let answer = match unheard {
+            Reply::Answer(Ok(answer)) => answer,
+            Reply::Report(Ok(report)) => report.next.as_ref()?,
+            _ => return None,
+        };
+        let Answer::Granted(grant) = answer else { return None };
+        let (lease, _) = open_lease(&grant.lease_id, &self.keyring).ok()?;
+        let lease = lease?;
+        let key = CallKey::from_bytes(&lease.key);
+        let id = self.next_reply.fetch_add(1, Ordering::Relaxed);
+        Some(Input::Release(id, Box::new(ReleaseInput { key, lease: Some(lease), place: None })))
+    }
+
+    fn load(&self) -> Vec<Load> {
+        let now = self.store.now();
+        self.handles().iter().flat_map(|handle| handle.gauges.read(&handle.provider, &handle.account, now)).collect()
+    }
+}
+
+impl<S> Inner<S> {
+    fn scopes(&self) -> MutexGuard<'_, HashMap<ScopeKey, Handle>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handles(&self) -> Vec<Handle> {
+        self.scopes().values().cloned().collect()
+    }
+}
+
+/// Tells the actor that a caller went away while it waited.
+struct LeaveOnDrop<'a> {
+    sender: &'a mpsc::Sender<Message>,
+    id: Option<ReplyId>,
+}
+
+impl Drop for LeaveOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            // With a full inbox the place stays until its hold ends; a slot granted meanwhile is given back then.
+            let _ = self.sender.try_send(Message { input: Input::Leave(id), reply: None });
+        }
+    }
+}
+
+/// An ask with its names made canonical and its tokens opened.
+///
+/// # Errors
+/// Unknown names, forged tokens, tokens of another call.
+pub fn ask_input(mut request: AcquireRequest, settings: &dyn Settings, keyring: &Keyring) -> Result<AskInput, CallError> {
+    request.target = settings.canonical(&request.target)?;
+    request.attempt = request.attempt.max(1);
+    let key = CallKey::new(&request.identity, &request.tenant, &request.request_id, request.attempt);
+    let (ticket, place_lost) = match &request.ticket {
+        None => (None, false),
+        Some(bytes) => open_ticket(bytes, key, keyring)?,
+    };
+    let mut previous = None;
+    if let Some(lease_id) = &request.previous_lease_id {
+        let (lease, is_authentic) = open_lease(lease_id, keyring).map_err(|_| forged("previous_lease_id"))?;
+        previous = lease.filter(|_| is_authentic);
+    }
+    if let Some(lease) = &previous
+        && (lease.request_id != request.request_id || lease.tenant != request.tenant || lease.identity != request.identity)
+    {
+        return Err(CallError::Invalid { field: "previous_lease_id", problem: "it belongs to another call".to_string() });
+    }
+    if previous.as_ref().is_some_and(|lease| lease.attempt >= request.attempt) {
+        return Err(CallError::Invalid {
+            field: "attempt",
+            problem: "it must be higher than that of previous_lease_id".to_string(),
+        });
+    }
+    let previous_key = previous.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
+    let print = print_of(&request);
+    Ok(AskInput { request, key, print, ticket, place_lost, previous, deadline_at: None, previous_key })
+}
+
+/// A report with its token opened and its answer read.
+///
+/// # Errors
+/// A forged token, or one of another owner.
+pub fn report_input(
+    request: ReportRequest,
+    settings: &dyn Settings,
+    keyring: &Keyring,
+    now: FleetTime,
+) -> Result<ReportInput, CallError> {
+    let (lease, is_authentic) = open_lease(&request.lease_id, keyring)?;
+    if is_authentic && lease.as_ref().is_some_and(|lease| lease.identity != request.identity) {
+        return Err(CallError::Invalid { field: "lease_id", problem: "it belongs to another caller".to_string() });
+    }
+    let has_answer = request.outcome == Outcome::Response
+        && (request.status > 0 || request.grpc_status.is_some() || !request.headers.is_empty() || !request.body.is_empty());
+    let signal = lease.as_ref().filter(|_| has_answer).map(|lease| {
+        let answer = AnswerParts {
+            status: request.status,
+            grpc_status: request.grpc_status,
+            headers: &request.headers,
+            body: request.body.get(..crate::api::MOST_BODY_BYTES).unwrap_or(&request.body),
+            received_at_micros: now.as_micros(),
+            age_micros: request.age.as_micros(),
+        };
+        settings.read(&lease.provider, &answer)
+    });
+    let key = lease.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
+    Ok(ReportInput { request, lease, is_authentic, key, signal })
+}
+
+impl ReportInput {
+    fn target(&self) -> Option<Target> {
+        let lease = self.lease.as_ref()?;
+        Some(Target { provider: lease.provider.clone(), account: lease.account.clone(), model: lease.model.clone() })
+    }
+}
+
+/// A hash of what must be the same when a key is asked for again.
+pub(crate) fn print_of(request: &AcquireRequest) -> [u8; 16] {
+    let mut parts: Vec<Vec<u8>> = vec![
+        request.target.provider.as_bytes().to_vec(),
+        request.target.account.as_bytes().to_vec(),
+        request.target.model.as_bytes().to_vec(),
+    ];
+    for (meter, units) in request.cost.iter() {
+        parts.push(meter.as_bytes().to_vec());
+        parts.push(units.to_be_bytes().to_vec());
+    }
+    digest(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// The lease in a token, and whether it is authentic (otherwise: signed with a key we do not have).
+fn open_lease(lease_id: &str, keyring: &Keyring) -> Result<(Option<LeaseWire>, bool), CallError> {
+    let token = URL_SAFE_NO_PAD.decode(lease_id).map_err(|_| forged("lease_id"))?;
+    let (body, is_authentic) = match keyring.open(Kind::Lease, &token) {
+        Opened::Authentic(body) => (body, true),
+        Opened::UnknownKey(body) => (body, false),
+        Opened::Forged => return Err(forged("lease_id")),
+    };
+    match LeaseWire::decode(body.as_slice()) {
+        Ok(lease) => Ok((Some(lease), is_authentic)),
+        Err(_) if is_authentic => Ok((None, true)),
+        Err(_) => Err(forged("lease_id")),
+    }
+}
+
+fn open_ticket(bytes: &[u8], key: CallKey, keyring: &Keyring) -> Result<(Option<TicketWire>, bool), CallError> {
+    match keyring.open(Kind::Ticket, bytes) {
+        Opened::Forged => Err(forged("ticket")),
+        Opened::UnknownKey(_) => Ok((None, true)),
+        Opened::Authentic(body) => match TicketWire::decode(body.as_slice()) {
+            Ok(ticket) if ticket.key == key.0 => Ok((Some(ticket), false)),
+            Ok(_) => Err(CallError::Invalid {
+                field: "ticket",
+                problem: "it belongs to another call: send it with the same request_id, attempt and tenant".to_string(),
+            }),
+            Err(_) => Ok((None, true)),
+        },
+    }
+}
+
+fn forged(field: &'static str) -> CallError {
+    CallError::Invalid {
+        field,
+        problem: "it is not a token of this service, or it was changed: pass it on exactly as received".to_string(),
+    }
+}
+
+fn lost() -> CallError {
+    CallError::Unavailable("the scope was put away while the call came in; ask again".to_string())
+}

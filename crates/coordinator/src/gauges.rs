@@ -1,0 +1,59 @@
+//! What runs and who waits, per scope: written by the actor at each step, read when somebody scrapes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use paceline_core::plan::Class;
+use paceline_core::units::{FleetTime, Span};
+use paceline_telemetry::Load;
+
+use crate::scope::Scope;
+
+/// The figures of one scope, by class. Plain atomics: each is right by itself, and a scrape needs no more.
+#[derive(Debug, Default)]
+pub(crate) struct Gauges([ClassGauges; 3]);
+
+#[derive(Debug, Default)]
+struct ClassGauges {
+    in_flight: AtomicU64,
+    queued: AtomicU64,
+    /// When the longest waiting call came, in microseconds; zero: nobody waits.
+    oldest_since: AtomicI64,
+}
+
+impl Gauges {
+    pub(crate) fn write(&self, scope: &Scope, now: FleetTime) {
+        let mut queued = [0_u64; 3];
+        let mut oldest = [None; 3];
+        for (key, lane) in scope.queue().lanes() {
+            if let (Some(count), Some(since)) = (queued.get_mut(key.class.index()), oldest.get_mut(key.class.index())) {
+                *count += u64::try_from(lane.waiting.len()).unwrap_or(u64::MAX);
+                *since = match (*since, lane.oldest()) {
+                    (Some(a), Some(b)) => Some(FleetTime::min(a, b)),
+                    (a, b) => a.or(b),
+                };
+            }
+        }
+        let flights = scope.in_flight_by_class(now);
+        for (gauge, ((queued, oldest), flights)) in self.0.iter().zip(queued.into_iter().zip(oldest).zip(flights)) {
+            gauge.queued.store(queued, Ordering::Relaxed);
+            gauge.oldest_since.store(oldest.map_or(0, FleetTime::as_micros), Ordering::Relaxed);
+            gauge.in_flight.store(flights, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn read(&self, provider: &Arc<str>, account: &Arc<str>, now: FleetTime) -> impl Iterator<Item = Load> {
+        self.0.iter().zip(Class::ALL).filter_map(move |(gauge, class)| {
+            let oldest_since = gauge.oldest_since.load(Ordering::Relaxed);
+            let load = Load {
+                provider: provider.clone(),
+                account: account.clone(),
+                class,
+                in_flight: gauge.in_flight.load(Ordering::Relaxed),
+                queued: gauge.queued.load(Ordering::Relaxed),
+                oldest_wait: if oldest_since == 0 { Span::ZERO } else { now.since(FleetTime::from_micros(oldest_since)) },
+            };
+            (load.in_flight > 0 || load.queued > 0).then_some(load)
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! Events of a step as metrics.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use paceline_core::report::Outcome;
+use paceline_telemetry::{AcquireOutcome, ReportOutcome, ScopeLabels, Status, Telemetry};
+
+use crate::api::Target;
+use crate::scope::{DecidedAs, Event};
+
+/// The recorder of one scope; it keeps the labels of the models it has seen.
+pub(crate) struct Recorder {
+    telemetry: Telemetry,
+    target: Target,
+    labels: HashMap<Arc<str>, ScopeLabels>,
+}
+
+impl Recorder {
+    pub(crate) fn new(telemetry: Telemetry, target: Target) -> Self {
+        Self { telemetry, target, labels: HashMap::new() }
+    }
+
+    pub(crate) fn conflict(&self) {
+        self.telemetry.store_conflict();
+    }
+
+    pub(crate) fn repaired(&self, fields: u64) {
+        self.telemetry.state_repaired(fields);
+    }
+
+    pub(crate) fn record(&mut self, event: Event) {
+        match event {
+            Event::Decided { model, class, outcome, delays } => {
+                let labels = self.labels_of(&model);
+                let (outcome, reason) = match outcome {
+                    DecidedAs::Granted => (AcquireOutcome::Granted, ""),
+                    DecidedAs::Queued => (AcquireOutcome::Queued, ""),
+                    DecidedAs::Denied(reason) => (AcquireOutcome::Denied, reason.name()),
+                };
+                self.telemetry.acquire_decided(&labels, outcome, reason);
+                if outcome == AcquireOutcome::Queued {
+                    return; // the wait goes on and is counted when it ends
+                }
+                self.telemetry.wait(&labels, class, outcome, paceline_core::delays::total(&delays));
+                for part in delays {
+                    self.telemetry.delay(&labels, part.cause.source, &part.cause.bucket, part.length);
+                }
+            }
+            Event::Reported(report) => {
+                let labels = self.labels_of(&report.model);
+                let status = match (report.outcome, report.grpc_status, report.status) {
+                    (Outcome::Response, Some(code), 0) => Status::Grpc(code),
+                    (Outcome::Response, _, status) if status > 0 => Status::Http(status),
+                    _ => Status::None,
+                };
+                self.telemetry.report(&labels, outcome_label(report.outcome), status, report.verdict);
+                if let Some(source) = report.refusal_source {
+                    self.telemetry.signal(&labels, source);
+                }
+                for name in &report.unread {
+                    self.telemetry.unread_header(&labels, name);
+                }
+            }
+            Event::LeasesExpired(count) => {
+                let labels = self.labels_of(&Arc::from(""));
+                self.telemetry.leases_expired(&labels, count);
+            }
+            Event::LateUse { model } => {
+                let labels = self.labels_of(&model);
+                self.telemetry.late_use(&labels);
+            }
+            Event::LimitFlapped { model } => {
+                let labels = self.labels_of(&model);
+                self.telemetry.learned_limit_flap(&labels);
+            }
+            Event::Repaired(fields) => self.repaired(fields),
+        }
+    }
+
+    fn labels_of(&mut self, model: &Arc<str>) -> ScopeLabels {
+        if let Some(labels) = self.labels.get(model) {
+            return labels.clone();
+        }
+        let labels = self.telemetry.scope(&self.target.provider, &self.target.account, model);
+        // Bounded here as there: a worker may invent model names.
+        if self.labels.len() < 1_024 {
+            self.labels.insert(model.clone(), labels.clone());
+        }
+        labels
+    }
+}
+
+const fn outcome_label(outcome: Outcome) -> ReportOutcome {
+    match outcome {
+        Outcome::Response => ReportOutcome::Response,
+        Outcome::Running => ReportOutcome::Running,
+        Outcome::Timeout => ReportOutcome::Timeout,
+        Outcome::ConnectionFailed => ReportOutcome::ConnectionFailed,
+        Outcome::Abandoned => ReportOutcome::Abandoned,
+    }
+}

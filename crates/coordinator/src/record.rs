@@ -1,0 +1,118 @@
+//! What is kept about a granted key until its lease's end and a minute more: which lease it got, and what became of it.
+
+use paceline_core::delays::DelayPart;
+use paceline_core::denial::Reason;
+use paceline_core::lease::CallFloor;
+use paceline_core::units::{FleetTime, Span};
+use prost::Message;
+use sha2::{Digest, Sha256};
+
+use crate::wire::{self, LeaseWire, PartWire, RecordWire};
+
+/// How long a record outlives its lease.
+pub(crate) const KEPT_AFTER_END: Span = Span::from_secs(60);
+
+/// Names a record: a hash of (identity, tenant, request_id, attempt); the scope is the store's other key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallKey(pub [u8; 16]);
+
+impl CallKey {
+    /// The key of one attempt of a call.
+    pub fn new(identity: &str, tenant: &str, request_id: &str, attempt: u32) -> Self {
+        let identity = if identity.is_empty() { "anonymous" } else { identity };
+        Self(digest(&[identity.as_bytes(), tenant.as_bytes(), request_id.as_bytes(), &attempt.to_be_bytes()]))
+    }
+
+    /// From stored bytes; `None` when they are not 16.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+}
+
+/// A hash of length-prefixed parts: different parts never run together.
+pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 16] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(part);
+    }
+    let mut cut = [0; 16];
+    for (to, from) in cut.iter_mut().zip(hash.finalize()) {
+        *to = from;
+    }
+    cut
+}
+
+/// The record of one granted attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub(crate) lease: LeaseWire,
+    /// What was asked (target and cost), to tell a repetition from a different call under the same name.
+    pub(crate) print: [u8; 16],
+    /// Settled, released or given up.
+    pub(crate) is_over: bool,
+    /// It ended because nobody used it: the key may be asked for again.
+    pub(crate) was_released: bool,
+    /// The highest `seq` reported.
+    pub(crate) seq: u32,
+    /// Whether anything was reported: it was sent.
+    pub(crate) answered: bool,
+    /// The expiry slot of its held units.
+    pub(crate) hold_until: FleetTime,
+    /// When it ends without a further report.
+    pub(crate) ends_at: FleetTime,
+    /// A floor under the call's next attempt.
+    pub(crate) call_floor: Option<CallFloor>,
+    /// Attempts that may have been paid for, this one included.
+    pub(crate) paid_attempts: u32,
+    /// Why no further attempt is allowed.
+    pub(crate) gave_up: Option<Reason>,
+    /// How its wait came about.
+    pub(crate) delays: Vec<DelayPart>,
+}
+
+impl Record {
+    /// Until when it is kept.
+    pub fn keep_until(&self) -> FleetTime {
+        self.ends_at + KEPT_AFTER_END
+    }
+
+    /// As stored.
+    pub fn encode(&self) -> Vec<u8> {
+        RecordWire {
+            lease: Some(self.lease.clone()),
+            is_over: self.is_over,
+            seq: self.seq,
+            answered: self.answered,
+            hold_until: self.hold_until.as_micros(),
+            ends_at: self.ends_at.as_micros(),
+            call_floor: self.call_floor.map(|floor| floor.until.as_micros()),
+            call_floor_source: self.call_floor.map_or(0, |floor| u32::from(floor.source as u8)),
+            paid_attempts: self.paid_attempts,
+            gave_up: self.gave_up.map_or(0, wire::reason_number),
+            was_released: self.was_released,
+            ask_print: self.print.to_vec(),
+            delays: self.delays.iter().map(PartWire::from).collect(),
+        }
+        .encode_to_vec()
+    }
+
+    /// From the store; `None` when the bytes are not a record.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let stored = RecordWire::decode(bytes).ok()?;
+        Some(Self {
+            lease: stored.lease?,
+            print: stored.ask_print.as_slice().try_into().ok()?,
+            is_over: stored.is_over,
+            was_released: stored.was_released,
+            seq: stored.seq,
+            answered: stored.answered,
+            hold_until: FleetTime::from_micros(stored.hold_until),
+            ends_at: FleetTime::from_micros(stored.ends_at),
+            call_floor: wire::call_floor_of(stored.call_floor, stored.call_floor_source),
+            paid_attempts: stored.paid_attempts,
+            gave_up: wire::reason_of(stored.gave_up),
+            delays: stored.delays.into_iter().map(DelayPart::from).collect(),
+        })
+    }
+}

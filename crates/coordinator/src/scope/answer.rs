@@ -1,0 +1,191 @@
+//! Slots and places as answers: leases and tickets are made here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use paceline_core::decide::{self, Slot};
+use paceline_core::delays::{DelayPart, RunnerUp};
+use paceline_core::lease::CallFloor;
+use paceline_core::plan::Class;
+use paceline_core::queue::{Ask, AskId};
+use paceline_core::units::{FleetTime, Span};
+use prost::Message;
+
+use super::{Call, Effects, Event, RecordChange, Scope, Undo, from_now};
+use crate::api::{Answer, Grant, Queued, Target, USE_WITHIN};
+use crate::record::Record;
+use crate::scope::DecidedAs;
+use crate::token::Kind;
+use crate::wire::{self, ChargeWire, LeaseWire, PartWire, TicketWire};
+
+impl Scope {
+    pub(super) fn granted(&mut self, ask: Ask, call: Call, slot: Slot, now: FleetTime, fx: &mut Effects) {
+        let lease = self.lease(&ask, &call, &slot, now);
+        let record = Record {
+            lease,
+            print: call.input.print,
+            is_over: false,
+            was_released: false,
+            seq: 0,
+            answered: false,
+            hold_until: slot.hold_until,
+            ends_at: slot.send_at + ask.ttl,
+            call_floor: None,
+            paid_attempts: call.history.paid_attempts,
+            gave_up: None,
+            delays: slot.delays.clone(),
+        };
+        let mut grant = self.grant_again(&record, now);
+        grant.estimated = slot.estimated.iter().map(|(meter, _)| meter.to_string()).collect();
+        grant.place_lost = call.place_lost;
+        grant.runner_up = slot.runner_up;
+        fx.changed = true;
+        self.move_flight(ask.class, None, Some(slot.hold_until));
+        fx.events.push(Event::Decided {
+            model: Arc::from(call.input.request.target.model.as_str()),
+            class: ask.class,
+            outcome: DecidedAs::Granted,
+            delays: slot.delays.clone(),
+        });
+        self.know_record(call.input.key, record.clone());
+        // A key that was released before has a record already; any other must be new.
+        let must_be_new = !fx.records.iter().any(|change| change.key == call.input.key);
+        fx.records.retain(|change| change.key != call.input.key);
+        fx.records.push(RecordChange { key: call.input.key, record, must_be_new });
+        fx.undo.push(Undo::Ask(Box::new(ask), Box::new(call.clone())));
+        self.answer(call, Answer::Granted(Box::new(grant)), &mut fx.replies_on_commit);
+    }
+
+    /// The grant that a record stands for, with `wait` counted from now.
+    pub(super) fn grant_again(&self, record: &Record, now: FleetTime) -> Grant {
+        let lease = wire::lease_of(&record.lease);
+        let mut reserved: BTreeMap<String, u64> = BTreeMap::new();
+        for charge in lease.charges.iter().filter(|charge| !charge.held) {
+            let units = charge.amount.as_units_floor();
+            let meter = self.value.position(&charge.bucket).and_then(|index| self.value.buckets.get(index));
+            let meter = meter.map_or_else(|| charge.bucket.name.to_string(), |bucket| bucket.plan.meter.to_string());
+            let most = reserved.entry(meter).or_default();
+            *most = units.max(*most);
+        }
+        let token = self.keyring.seal(Kind::Lease, &record.lease.encode_to_vec());
+        Grant {
+            lease_id: URL_SAFE_NO_PAD.encode(token),
+            target: Target {
+                provider: record.lease.provider.clone(),
+                account: record.lease.account.clone(),
+                model: record.lease.model.clone(),
+            },
+            wait: from_now(lease.send_at, now),
+            use_within: USE_WITHIN,
+            ttl: lease.ttl,
+            reserved,
+            estimated: Vec::new(),
+            place_lost: false,
+            delays: record.delays.clone(),
+            runner_up: None,
+        }
+    }
+
+    fn lease(&mut self, ask: &Ask, call: &Call, slot: &Slot, now: FleetTime) -> LeaseWire {
+        let request = &call.input.request;
+        LeaseWire {
+            serial: Some(self.next_serial(now).into()),
+            stamp: Some(ask.stamp.into()),
+            provider: self.target.provider.clone(),
+            account: self.target.account.clone(),
+            model: request.target.model.clone(),
+            group: slot.group.to_string(),
+            group_mark: slot.group_mark,
+            charges: slot.charges.iter().map(ChargeWire::from).collect(),
+            class: u32::try_from(ask.class.index()).unwrap_or(1),
+            attempt: request.attempt.max(1),
+            asked_at: ask.asked_at.as_micros(),
+            granted_at: now.as_micros(),
+            send_at: slot.send_at.as_micros(),
+            use_by: (slot.send_at + USE_WITHIN).as_micros(),
+            ttl: ask.ttl.as_micros(),
+            hold_until: slot.hold_until.as_micros(),
+            deadline: call.deadline.map(FleetTime::as_micros),
+            repeat: wire::repeat_number(request.repeat),
+            waited: call.history.waited.as_micros(),
+            paid_attempts: call.history.paid_attempts,
+            key: call.input.key.0.to_vec(),
+            request_id: request.request_id.clone(),
+            tenant: request.tenant.clone(),
+            cost: request.cost.iter().map(|(meter, units)| (meter.to_string(), units)).collect(),
+            cost_estimated: request.cost_estimated,
+            max_wait: request.max_wait.map_or(-1, Span::as_micros),
+            labels: request.labels.clone(),
+            parent: request.parent.clone(),
+            identity: request.identity.clone(),
+        }
+    }
+
+    /// Takes a waiting call out of line with a ticket for its place.
+    pub(super) fn queue_ticket(&mut self, id: AskId, now: FleetTime) -> Option<(Queued, Arc<str>, Class, Vec<DelayPart>)> {
+        let waiting = self.queue.get(id)?;
+        let ask = waiting.ask.clone();
+        let binding = self.value.bind(&ask.plan, now);
+        let seen = decide::outlook(&self.value, &binding, &ask, now, true);
+        let standing = self.queue.standing(id);
+        let cause = self.queue.lane_of(id)?.ledger.current().clone();
+        let runner_up: Option<RunnerUp> = waiting.runner_up.clone().or(seen.runner_up.clone());
+        let estimated = self.estimate(&binding, &ask, &seen, standing.present_ahead, now);
+        let lead = Span::from_micros(estimated.as_micros() / 10).max(Span::from_secs(1));
+        let come_back_in =
+            if self.is_draining { Span::ZERO } else { (estimated - lead).at_least_zero().min(Span::from_secs(30)) };
+        let (waiting, parts) = self.queue.leave(id, now, now + come_back_in + Span::from_secs(2))?;
+        let call = self.calls.get(&id)?;
+        let ask = &waiting.ask;
+        let floor: Option<CallFloor> = ask.not_before;
+        let ticket = TicketWire {
+            key: call.input.key.0.to_vec(),
+            stamp: Some(ask.stamp.into()),
+            asked_at: ask.asked_at.as_micros(),
+            left_at: now.as_micros(),
+            parts: parts.iter().map(PartWire::from).collect(),
+            waiting_for: Some(PartWire::from(&DelayPart { cause: cause.clone(), length: Span::ZERO })),
+            call_floor: floor.map(|floor| floor.until.as_micros()),
+            call_floor_source: floor.map_or(0, |floor| u32::from(floor.source as u8)),
+            waited: call.history.waited.as_micros(),
+            paid_attempts: call.history.paid_attempts,
+            provider: self.target.provider.clone(),
+            account: self.target.account.clone(),
+        };
+        let queued = Queued {
+            ticket: self.keyring.seal(Kind::Ticket, &ticket.encode_to_vec()),
+            come_back_in,
+            estimated_wait: estimated,
+            ahead: standing.ahead,
+            place_lost: call.place_lost,
+            delays: parts.clone(),
+            binding: cause,
+            runner_up,
+        };
+        let model = Arc::from(call.input.request.target.model.as_str());
+        Some((queued, model, ask.class, parts))
+    }
+
+    /// The wait from now: until the line moves, and then for everyone before it at the scarcest bucket's rate, if all of
+    /// them cost what this call costs.
+    fn estimate(
+        &self,
+        binding: &paceline_core::value::Binding,
+        ask: &Ask,
+        seen: &decide::Outlook,
+        ahead: u64,
+        now: FleetTime,
+    ) -> Span {
+        let opens = if seen.opening.at == FleetTime::MAX { Span::from_secs(1) } else { from_now(seen.opening.at, now) };
+        let per_call = binding.buckets.iter().zip(&binding.plan.buckets).filter_map(|(index, plan)| {
+            let bucket = self.value.buckets.get(*index)?;
+            let (cost, _) = decide::charge_for(&self.value, ask, *index, &plan.meter);
+            Some(bucket.rate()?.time_for(cost))
+        });
+        let spacing = per_call.max().unwrap_or(Span::ZERO);
+        let line = i64::try_from(ahead).unwrap_or(i64::MAX).saturating_mul(spacing.as_micros());
+        opens.saturating_add(Span::from_micros(line)).min(paceline_core::units::LONGEST_FLOOR)
+    }
+}

@@ -1,0 +1,491 @@
+//! One scope's coordinator as a pure step: inputs in, effects out. No clock, no I/O, no lock: `crate::actor` drives it in the
+//! service, simulations and tests drive it in virtual time.
+
+mod answer;
+mod ask;
+mod input;
+mod report;
+mod view;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use paceline_core::decide::{self, Decision};
+use paceline_core::holds::Holds;
+use paceline_core::lease::Serial;
+use paceline_core::plan::Class;
+use paceline_core::queue::{Ask, AskId, Queue};
+use paceline_core::units::{FleetTime, Milli, Span};
+use paceline_core::value::ScopeValue;
+use rand::Rng;
+
+use crate::api::{Answer, CallError, Denied, ReportAnswer, Target};
+use crate::record::{CallKey, Record};
+use crate::settings::Settings;
+use crate::token::Keyring;
+
+pub use input::{AskInput, Input, ReleaseInput, ReportInput};
+pub use view::{BucketView, FloorView, GroupView, LaneView, ScopeView};
+
+/// Names a caller that waits for an answer; given by the loop.
+pub type ReplyId = u64;
+
+/// What a caller is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// To an ask.
+    Answer(Result<Answer, CallError>),
+    /// To a report.
+    Report(Result<Box<ReportAnswer>, CallError>),
+    /// To a release: whether there was something to give back.
+    Released(bool),
+    /// To an inspection.
+    View(Box<ScopeView>),
+}
+
+impl Reply {
+    /// Counts a slot's `wait` down by the time that passed between deciding and answering.
+    pub fn age_by(&mut self, late: Span) {
+        let answer = match self {
+            Self::Answer(Ok(answer)) => Some(answer),
+            Self::Report(Ok(report)) => report.next.as_mut(),
+            _ => None,
+        };
+        if let Some(Answer::Granted(grant)) = answer {
+            grant.wait = (grant.wait - late).at_least_zero();
+        }
+    }
+}
+
+/// A record to be written with the value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordChange {
+    /// Which.
+    pub key: CallKey,
+    /// Its new content.
+    pub record: Record,
+    /// Whether it must not exist yet: another replica may have granted the same key.
+    pub must_be_new: bool,
+}
+
+/// Something worth counting or telling.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A slot was granted to, or refused to, a call.
+    Decided {
+        /// For which model.
+        model: Arc<str>,
+        /// In which class.
+        class: Class,
+        /// What.
+        outcome: DecidedAs,
+        /// The wait by cause.
+        delays: Vec<paceline_core::delays::DelayPart>,
+    },
+    /// A report came.
+    Reported(Box<ReportEvent>),
+    /// Leases ended without a report.
+    LeasesExpired(u64),
+    /// A slot was used after it had been given up.
+    LateUse {
+        /// For which model.
+        model: Arc<str>,
+    },
+    /// A rise of a limit was contradicted.
+    LimitFlapped {
+        /// For which model.
+        model: Arc<str>,
+    },
+    /// Fields of the value were out of bounds and were pulled back.
+    Repaired(u64),
+}
+
+/// How an ask ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecidedAs {
+    /// With a slot.
+    Granted,
+    /// With a ticket.
+    Queued,
+    /// With a refusal.
+    Denied(paceline_core::denial::Reason),
+}
+
+/// What a report said, for metrics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportEvent {
+    /// For which model.
+    pub model: Arc<str>,
+    /// How the attempt went.
+    pub outcome: paceline_core::report::Outcome,
+    /// HTTP status; 0: none.
+    pub status: u32,
+    /// gRPC status.
+    pub grpc_status: Option<u32>,
+    /// The verdict's name, or `none` while the call runs.
+    pub verdict: &'static str,
+    /// For refusals: where the wait was read.
+    pub refusal_source: Option<paceline_core::signal::Source>,
+    /// Headers that nothing read.
+    pub unread: Vec<String>,
+}
+
+/// What a step brought about. Replies and records wait for the commit of the value.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Answers that hold whatever becomes of the commit.
+    pub replies: Vec<(ReplyId, Reply)>,
+    /// Answers that hold once the value is committed.
+    pub replies_on_commit: Vec<(ReplyId, Reply)>,
+    /// Records to be written with the value.
+    pub records: Vec<RecordChange>,
+    /// Whether the value changed and must be committed.
+    pub changed: bool,
+    /// When to step again without any input.
+    pub wake_at: Option<FleetTime>,
+    /// What to count.
+    pub events: Vec<Event>,
+    undo: Vec<Undo>,
+}
+
+/// What must be done again when the commit is refused.
+#[derive(Debug)]
+enum Undo {
+    Ask(Box<Ask>, Box<Call>),
+    Input(Input),
+}
+
+/// A call that waits here.
+#[derive(Clone, Debug)]
+struct Call {
+    reply: ReplyId,
+    input: Arc<AskInput>,
+    hold_until: FleetTime,
+    place_lost: bool,
+    /// When it waits as the `retry` of a report: the report's answer, completed by the ask's.
+    report: Option<Box<ReportAnswer>>,
+    history: paceline_core::lease::History,
+    deadline: Option<FleetTime>,
+}
+
+/// One scope's coordinator.
+#[derive(Debug)]
+pub struct Scope {
+    target: Target,
+    replica: u32,
+    keyring: Arc<Keyring>,
+    settings: Arc<dyn Settings>,
+    value: ScopeValue,
+    queue: Queue,
+    calls: HashMap<AskId, Call>,
+    by_reply: HashMap<ReplyId, AskId>,
+    by_key: HashMap<CallKey, AskId>,
+    holds: BTreeSet<(FleetTime, AskId)>,
+    records: HashMap<CallKey, Record>,
+    record_ends: BTreeSet<(FleetTime, CallKey)>,
+    plans: HashMap<String, Arc<paceline_core::plan::GroupPlan>>,
+    next_ask: AskId,
+    sequence: u64,
+    is_draining: bool,
+    /// Calls in flight that this replica granted, for its gauges.
+    flights: [Holds; 3],
+}
+
+impl std::fmt::Debug for dyn Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Settings")
+    }
+}
+
+impl Scope {
+    /// A scope nobody has used, of a canonical target (its model is ignored).
+    pub fn new(target: Target, replica: u32, keyring: Arc<Keyring>, settings: Arc<dyn Settings>) -> Self {
+        Self {
+            target,
+            replica,
+            keyring,
+            settings,
+            value: ScopeValue::default(),
+            queue: Queue::default(),
+            calls: HashMap::new(),
+            by_reply: HashMap::new(),
+            by_key: HashMap::new(),
+            holds: BTreeSet::new(),
+            records: HashMap::new(),
+            record_ends: BTreeSet::new(),
+            plans: HashMap::new(),
+            next_ask: 0,
+            sequence: 0,
+            is_draining: false,
+            flights: Default::default(),
+        }
+    }
+
+    /// The value as this replica has it.
+    pub fn value(&self) -> &ScopeValue {
+        &self.value
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Adopts the store's value: at first, or after another replica's commit. Cached records may be out of date then.
+    pub fn adopt(&mut self, value: ScopeValue, now: FleetTime) {
+        self.value = value;
+        self.value.repair(now);
+        self.records.clear();
+        self.record_ends.clear();
+    }
+
+    /// The keys whose records an input needs and that are not cached.
+    pub fn missing_records(&self, input: &Input) -> Vec<CallKey> {
+        let needed = match input {
+            Input::Ask(_, ask) => [ask.previous_key, Some(ask.key)],
+            Input::Report(_, report) => [report.key, None],
+            Input::Release(_, release) => [release.key, None],
+            _ => [None, None],
+        };
+        needed.into_iter().flatten().filter(|key| !self.records.contains_key(key)).collect()
+    }
+
+    /// Takes a record read from the store.
+    pub fn know_record(&mut self, key: CallKey, record: Record) {
+        self.record_ends.insert((record.keep_until(), key));
+        self.records.insert(key, record);
+    }
+
+    /// Holds nobody from now on: the replica is shutting down.
+    pub fn stop_holding(&mut self) {
+        self.is_draining = true;
+    }
+
+    /// Whether nothing here would be missed: nobody waits and no lease is cached.
+    pub fn is_idle(&self) -> bool {
+        self.calls.is_empty() && self.records.is_empty() && self.queue.is_empty()
+    }
+
+    /// Calls in flight that this replica granted, by class.
+    pub fn in_flight_by_class(&self, now: FleetTime) -> [u64; 3] {
+        [0, 1, 2].map(|class: usize| self.flights.get(class).map_or(0, |flights| flights.in_use(now).as_units_floor()))
+    }
+
+    /// Moves one call in flight from one expiry slot to another; `None`: it starts, or it ends.
+    fn move_flight(&mut self, class: Class, from: Option<FleetTime>, to: Option<FleetTime>) {
+        let Some(flights) = self.flights.get_mut(class.index()) else { return };
+        let one = Milli::from_units(1);
+        let moved = from.map_or(one, |ends| flights.free(ends, one));
+        if let Some(ends) = to.filter(|_| moved > Milli::ZERO) {
+            flights.take(ends, one);
+        }
+    }
+
+    /// One step: takes `inputs`, decides what can be decided at `now`, and says what follows.
+    pub fn step<R: Rng + ?Sized>(&mut self, inputs: Vec<Input>, now: FleetTime, rng: &mut R) -> Effects {
+        let mut fx = Effects::default();
+        self.expire(now, &mut fx);
+        let mut recheck = false;
+        for input in inputs {
+            recheck |= self.take(input, now, rng, &mut fx);
+        }
+        let pass = decide::decide(&mut self.value, &mut self.queue, now, recheck, rng);
+        for (ask, decision) in pass.decided {
+            self.decided(ask, decision, now, &mut fx);
+        }
+        self.end_holds(now, &mut fx);
+        fx.wake_at = [pass.look_again_at, self.holds.first().map(|(at, _)| *at), self.queue.next_forgetting()]
+            .into_iter()
+            .flatten()
+            .min();
+        fx
+    }
+
+    /// Undoes what a refused commit would have made true: `adopt` the newer value first, then step again with these inputs.
+    pub fn undo(&mut self, fx: Effects, now: FleetTime) -> Vec<Input> {
+        let mut again = Vec::new();
+        for undo in fx.undo {
+            match undo {
+                Undo::Input(input) => again.push(input),
+                Undo::Ask(ask, call) => {
+                    let mut ask = *ask;
+                    let gap = now.since(ask.entered_at);
+                    paceline_core::delays::add(
+                        &mut ask.prior,
+                        &paceline_core::delays::Cause::plain(paceline_core::signal::Source::Store),
+                        gap,
+                    );
+                    ask.entered_at = now;
+                    self.enqueue(ask, *call, now);
+                }
+            }
+        }
+        again
+    }
+
+    /// Returns whether floors or limits may have changed for calls that wait.
+    fn take<R: Rng + ?Sized>(&mut self, input: Input, now: FleetTime, rng: &mut R, fx: &mut Effects) -> bool {
+        match input {
+            Input::Ask(reply, ask) => {
+                self.ask(reply, ask, now, fx);
+                false
+            }
+            Input::Report(reply, report) => self.report(reply, report, now, rng, fx),
+            Input::Release(reply, release) => {
+                self.release(reply, release, now, fx);
+                false
+            }
+            Input::Leave(reply) => {
+                self.leave(reply, now);
+                false
+            }
+            Input::Settings(settings) => {
+                self.settings = settings;
+                self.plans.clear();
+                self.replan_waiting(now);
+                true
+            }
+            Input::Drain => {
+                self.drain(now);
+                false
+            }
+            Input::Inspect(reply) => {
+                let view = view::view(self, now);
+                fx.replies.push((reply, Reply::View(Box::new(view))));
+                false
+            }
+        }
+    }
+
+    fn expire(&mut self, now: FleetTime, fx: &mut Effects) {
+        let ended = self.value.expire(now);
+        if ended > 0 {
+            fx.changed = true;
+            fx.events.push(Event::LeasesExpired(ended));
+        }
+        for flights in &mut self.flights {
+            flights.expire(now);
+        }
+        self.queue.forget_absent(now);
+        while let Some((end, key)) = self.record_ends.first().copied().filter(|(end, _)| *end <= now) {
+            self.record_ends.remove(&(end, key));
+            if self.records.get(&key).is_some_and(|record| record.keep_until() <= now) {
+                self.records.remove(&key);
+            }
+        }
+    }
+
+    fn decided(&mut self, ask: Ask, decision: Decision, now: FleetTime, fx: &mut Effects) {
+        let Some(call) = self.forget_call(ask.id) else { return };
+        match decision {
+            Decision::Granted(slot) => self.granted(ask, call, *slot, now, fx),
+            Decision::Denied(denial, delays) => {
+                fx.events.push(Event::Decided {
+                    model: Arc::from(call.input.request.target.model.as_str()),
+                    class: ask.class,
+                    outcome: DecidedAs::Denied(denial.reason),
+                    delays: delays.clone(),
+                });
+                self.answer(call, Answer::Denied(Box::new(Denied { denial, delays })), &mut fx.replies);
+            }
+        }
+    }
+
+    /// Sends callers away with a ticket whose hold is over.
+    fn end_holds(&mut self, now: FleetTime, fx: &mut Effects) {
+        while let Some((at, id)) = self.holds.first().copied().filter(|(at, _)| *at <= now) {
+            self.holds.remove(&(at, id));
+            self.send_away(id, now, fx);
+        }
+    }
+
+    fn send_away(&mut self, id: AskId, now: FleetTime, fx: &mut Effects) {
+        let Some((queued, model, class, delays)) = self.queue_ticket(id, now) else { return };
+        let Some(call) = self.forget_call(id) else { return };
+        fx.events.push(Event::Decided { model, class, outcome: DecidedAs::Queued, delays });
+        self.answer(call, Answer::Queued(Box::new(queued)), &mut fx.replies);
+    }
+
+    fn answer(&self, call: Call, answer: Answer, replies: &mut Vec<(ReplyId, Reply)>) {
+        let reply = match call.report {
+            None => Reply::Answer(Ok(answer)),
+            Some(mut report) => {
+                report.next = Some(answer);
+                Reply::Report(Ok(report))
+            }
+        };
+        replies.push((call.reply, reply));
+    }
+
+    fn enqueue(&mut self, ask: Ask, call: Call, now: FleetTime) {
+        self.by_reply.insert(call.reply, ask.id);
+        self.by_key.insert(call.input.key, ask.id);
+        self.holds.insert((call.hold_until, ask.id));
+        self.calls.insert(ask.id, call);
+        self.queue.push(ask, now);
+    }
+
+    /// Forgets a call that left the queue.
+    fn forget_call(&mut self, id: AskId) -> Option<Call> {
+        let call = self.calls.remove(&id)?;
+        self.by_reply.remove(&call.reply);
+        self.by_key.remove(&call.input.key);
+        self.holds.remove(&(call.hold_until, id));
+        Some(call)
+    }
+
+    /// The caller went away without a ticket: nobody waits there any more.
+    fn leave(&mut self, reply: ReplyId, now: FleetTime) {
+        if let Some(id) = self.by_reply.get(&reply).copied() {
+            self.queue.remove(id, now);
+            self.forget_call(id);
+        }
+    }
+
+    fn drain(&mut self, now: FleetTime) {
+        self.is_draining = true;
+        let ids: Vec<AskId> = self.calls.keys().copied().collect();
+        for id in ids {
+            if let Some(call) = self.calls.get_mut(&id) {
+                self.holds.remove(&(call.hold_until, id));
+                call.hold_until = now;
+                self.holds.insert((now, id));
+            }
+        }
+    }
+
+    /// Moves waiting calls under a changed configuration; places and waits are kept.
+    fn replan_waiting(&mut self, now: FleetTime) {
+        let ids: Vec<AskId> = self.calls.keys().copied().collect();
+        for id in ids {
+            let Some(model) = self.calls.get(&id).map(|call| call.input.request.target.model.clone()) else { continue };
+            let Ok(plan) = self.plan(&model) else { continue };
+            if let Some((waiting, parts)) = self.queue.remove(id, now) {
+                self.queue.push(Ask { plan, prior: parts, entered_at: now, ..waiting.ask }, now);
+            }
+        }
+    }
+
+    fn plan(&mut self, model: &str) -> Result<Arc<paceline_core::plan::GroupPlan>, CallError> {
+        if let Some(plan) = self.plans.get(model) {
+            return Ok(plan.clone());
+        }
+        let plan = self.settings.plan(&Target { model: model.to_string(), ..self.target.clone() })?;
+        // Bounded: a worker may invent model names, and each would stay.
+        if self.plans.len() >= 1_024 {
+            self.plans.clear();
+        }
+        self.plans.insert(model.to_string(), plan.clone());
+        Ok(plan)
+    }
+
+    fn next_serial(&mut self, now: FleetTime) -> Serial {
+        self.sequence += 1;
+        Serial { at: now, replica: self.replica, sequence: self.sequence }
+    }
+}
+
+/// A wait in whole microseconds from `now`.
+fn from_now(at: FleetTime, now: FleetTime) -> Span {
+    at.since(now)
+}

@@ -1,0 +1,43 @@
+//! What the coordinator needs of the configuration: which limits apply, and how a provider's answers are read.
+
+use std::sync::Arc;
+
+use paceline_core::plan::GroupPlan;
+use paceline_core::signal::Signal;
+
+use crate::api::{CallError, Target};
+
+/// The configuration in force; a new one replaces it as a whole.
+pub trait Settings: Send + Sync + 'static {
+    /// The same target under its canonical names (aliases of accounts resolved, provider in lower case).
+    ///
+    /// # Errors
+    /// Unknown provider, unknown or missing account.
+    fn canonical(&self, target: &Target) -> Result<Target, CallError>;
+
+    /// The limits of a canonical target.
+    ///
+    /// # Errors
+    /// As [`Settings::canonical`].
+    fn plan(&self, target: &Target) -> Result<Arc<GroupPlan>, CallError>;
+
+    /// Reads a provider's answer.
+    fn read(&self, provider: &str, answer: &AnswerParts<'_>) -> Signal;
+}
+
+/// An answer as reported by a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerParts<'a> {
+    /// HTTP status.
+    pub status: u32,
+    /// gRPC status.
+    pub grpc_status: Option<u32>,
+    /// Headers and trailers.
+    pub headers: &'a [(String, String)],
+    /// The start of the body.
+    pub body: &'a [u8],
+    /// Now, as microseconds since the Unix epoch by our clock.
+    pub received_at_micros: i64,
+    /// How long ago the answer reached the worker, in microseconds.
+    pub age_micros: i64,
+}

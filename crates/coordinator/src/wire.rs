@@ -1,0 +1,312 @@
+//! Protobuf bodies of tokens and records: core types as bytes and back. Hand-written messages, no build step.
+
+use std::sync::Arc;
+
+use paceline_core::delays::{Cause, DelayPart};
+use paceline_core::denial::Reason;
+use paceline_core::lease::{CallFloor, Charge, History, Lease, Repeat, Serial};
+use paceline_core::plan::{BucketId, Class, Owner};
+use paceline_core::signal::Source;
+use paceline_core::units::{FleetTime, Milli, Span};
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct SerialWire {
+    #[prost(sint64, tag = "1")]
+    pub(crate) at: i64,
+    #[prost(uint32, tag = "2")]
+    pub(crate) replica: u32,
+    #[prost(uint64, tag = "3")]
+    pub(crate) sequence: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ChargeWire {
+    /// 0 group, 1 shared, 2 account.
+    #[prost(uint32, tag = "1")]
+    owner: u32,
+    #[prost(string, tag = "2")]
+    owner_name: String,
+    #[prost(string, tag = "3")]
+    name: String,
+    #[prost(int64, tag = "4")]
+    amount: i64,
+    #[prost(int64, tag = "5")]
+    mark: i64,
+    #[prost(int64, tag = "6")]
+    window_end: i64,
+    #[prost(bool, tag = "7")]
+    held: bool,
+}
+
+/// A lease with what is needed to ask for its next attempt.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct LeaseWire {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) serial: Option<SerialWire>,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) stamp: Option<SerialWire>,
+    #[prost(string, tag = "3")]
+    pub(crate) provider: String,
+    #[prost(string, tag = "4")]
+    pub(crate) account: String,
+    #[prost(string, tag = "5")]
+    pub(crate) model: String,
+    #[prost(string, tag = "6")]
+    pub(crate) group: String,
+    #[prost(uint64, tag = "7")]
+    pub(crate) group_mark: u64,
+    #[prost(message, repeated, tag = "8")]
+    pub(crate) charges: Vec<ChargeWire>,
+    #[prost(uint32, tag = "9")]
+    pub(crate) class: u32,
+    #[prost(uint32, tag = "10")]
+    pub(crate) attempt: u32,
+    #[prost(int64, tag = "11")]
+    pub(crate) asked_at: i64,
+    #[prost(int64, tag = "12")]
+    pub(crate) granted_at: i64,
+    #[prost(int64, tag = "13")]
+    pub(crate) send_at: i64,
+    #[prost(int64, tag = "14")]
+    pub(crate) use_by: i64,
+    #[prost(int64, tag = "15")]
+    pub(crate) ttl: i64,
+    #[prost(int64, tag = "16")]
+    pub(crate) hold_until: i64,
+    #[prost(int64, optional, tag = "17")]
+    pub(crate) deadline: Option<i64>,
+    #[prost(uint32, tag = "18")]
+    pub(crate) repeat: u32,
+    #[prost(int64, tag = "19")]
+    pub(crate) waited: i64,
+    #[prost(uint32, tag = "20")]
+    pub(crate) paid_attempts: u32,
+    #[prost(bytes = "vec", tag = "21")]
+    pub(crate) key: Vec<u8>,
+    #[prost(string, tag = "22")]
+    pub(crate) request_id: String,
+    #[prost(string, tag = "23")]
+    pub(crate) tenant: String,
+    #[prost(btree_map = "string, uint64", tag = "24")]
+    pub(crate) cost: std::collections::BTreeMap<String, u64>,
+    #[prost(bool, tag = "25")]
+    pub(crate) cost_estimated: bool,
+    #[prost(int64, tag = "26")]
+    pub(crate) max_wait: i64,
+    #[prost(btree_map = "string, string", tag = "27")]
+    pub(crate) labels: std::collections::BTreeMap<String, String>,
+    #[prost(string, tag = "28")]
+    pub(crate) parent: String,
+    #[prost(string, tag = "29")]
+    pub(crate) identity: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct PartWire {
+    #[prost(uint32, tag = "1")]
+    source: u32,
+    #[prost(string, tag = "2")]
+    bucket: String,
+    #[prost(int64, tag = "3")]
+    length: i64,
+}
+
+/// A place in line.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct TicketWire {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) stamp: Option<SerialWire>,
+    #[prost(int64, tag = "3")]
+    pub(crate) asked_at: i64,
+    #[prost(int64, tag = "4")]
+    pub(crate) left_at: i64,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) parts: Vec<PartWire>,
+    #[prost(message, optional, tag = "6")]
+    pub(crate) waiting_for: Option<PartWire>,
+    #[prost(int64, optional, tag = "7")]
+    pub(crate) call_floor: Option<i64>,
+    #[prost(uint32, tag = "8")]
+    pub(crate) call_floor_source: u32,
+    #[prost(int64, tag = "9")]
+    pub(crate) waited: i64,
+    #[prost(uint32, tag = "10")]
+    pub(crate) paid_attempts: u32,
+    #[prost(string, tag = "11")]
+    pub(crate) provider: String,
+    #[prost(string, tag = "12")]
+    pub(crate) account: String,
+}
+
+/// The state of a lease, by idempotency key.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct RecordWire {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) lease: Option<LeaseWire>,
+    #[prost(bool, tag = "2")]
+    pub(crate) is_over: bool,
+    #[prost(uint32, tag = "3")]
+    pub(crate) seq: u32,
+    #[prost(bool, tag = "4")]
+    pub(crate) answered: bool,
+    #[prost(int64, tag = "5")]
+    pub(crate) hold_until: i64,
+    #[prost(int64, tag = "6")]
+    pub(crate) ends_at: i64,
+    #[prost(int64, optional, tag = "7")]
+    pub(crate) call_floor: Option<i64>,
+    #[prost(uint32, tag = "8")]
+    pub(crate) call_floor_source: u32,
+    #[prost(uint32, tag = "9")]
+    pub(crate) paid_attempts: u32,
+    #[prost(uint32, tag = "10")]
+    pub(crate) gave_up: u32,
+    #[prost(bool, tag = "11")]
+    pub(crate) was_released: bool,
+    #[prost(bytes = "vec", tag = "12")]
+    pub(crate) ask_print: Vec<u8>,
+    #[prost(message, repeated, tag = "13")]
+    pub(crate) delays: Vec<PartWire>,
+}
+
+impl From<Serial> for SerialWire {
+    fn from(serial: Serial) -> Self {
+        Self { at: serial.at.as_micros(), replica: serial.replica, sequence: serial.sequence }
+    }
+}
+
+impl From<SerialWire> for Serial {
+    fn from(wire: SerialWire) -> Self {
+        Self { at: FleetTime::from_micros(wire.at), replica: wire.replica, sequence: wire.sequence }
+    }
+}
+
+impl From<&Charge> for ChargeWire {
+    fn from(charge: &Charge) -> Self {
+        let (owner, owner_name) = match &charge.bucket.owner {
+            Owner::Group(name) => (0, name.to_string()),
+            Owner::Shared(name) => (1, name.to_string()),
+            Owner::Account => (2, String::new()),
+        };
+        Self {
+            owner,
+            owner_name,
+            name: charge.bucket.name.to_string(),
+            amount: charge.amount.as_milli(),
+            mark: charge.mark,
+            window_end: charge.window_end.as_micros(),
+            held: charge.held,
+        }
+    }
+}
+
+impl From<ChargeWire> for Charge {
+    fn from(wire: ChargeWire) -> Self {
+        let owner = match wire.owner {
+            0 => Owner::Group(Arc::from(wire.owner_name)),
+            1 => Owner::Shared(Arc::from(wire.owner_name)),
+            _ => Owner::Account,
+        };
+        Self {
+            bucket: BucketId { owner, name: Arc::from(wire.name) },
+            amount: Milli::from_milli(wire.amount),
+            mark: wire.mark,
+            window_end: FleetTime::from_micros(wire.window_end),
+            held: wire.held,
+        }
+    }
+}
+
+impl From<&DelayPart> for PartWire {
+    fn from(part: &DelayPart) -> Self {
+        Self {
+            source: u32::from(part.cause.source as u8),
+            bucket: part.cause.bucket.to_string(),
+            length: part.length.as_micros(),
+        }
+    }
+}
+
+impl From<PartWire> for DelayPart {
+    fn from(wire: PartWire) -> Self {
+        let cause = Cause { source: source_of(wire.source), bucket: Arc::from(wire.bucket) };
+        Self { cause, length: Span::from_micros(wire.length) }
+    }
+}
+
+/// The source with this number; unknown numbers (of a later version) read as none.
+pub(crate) fn source_of(number: u32) -> Source {
+    u8::try_from(number).ok().and_then(Source::from_u8).unwrap_or_default()
+}
+
+pub(crate) fn call_floor_of(until: Option<i64>, source: u32) -> Option<CallFloor> {
+    until.map(|until| CallFloor { until: FleetTime::from_micros(until), source: source_of(source) })
+}
+
+/// The part of a lease that the core acts on.
+pub(crate) fn lease_of(wire: &LeaseWire) -> Lease {
+    Lease {
+        serial: wire.serial.clone().map(Serial::from).unwrap_or_default(),
+        stamp: wire.stamp.clone().map(Serial::from).unwrap_or_default(),
+        group: Arc::from(wire.group.as_str()),
+        group_mark: wire.group_mark,
+        charges: wire.charges.iter().cloned().map(Charge::from).collect(),
+        class: Class::ALL.get(usize::try_from(wire.class).unwrap_or(1)).copied().unwrap_or_default(),
+        attempt: wire.attempt,
+        asked_at: FleetTime::from_micros(wire.asked_at),
+        granted_at: FleetTime::from_micros(wire.granted_at),
+        send_at: FleetTime::from_micros(wire.send_at),
+        use_by: FleetTime::from_micros(wire.use_by),
+        ttl: Span::from_micros(wire.ttl),
+        hold_until: FleetTime::from_micros(wire.hold_until),
+        deadline: wire.deadline.map(FleetTime::from_micros),
+        repeat: repeat_of(wire.repeat),
+        history: History { waited: Span::from_micros(wire.waited), paid_attempts: wire.paid_attempts },
+    }
+}
+
+/// The number of a repeat rule.
+pub(crate) const fn repeat_number(repeat: Repeat) -> u32 {
+    match repeat {
+        Repeat::Unspecified => 0,
+        Repeat::Safe => 1,
+        Repeat::Keyed => 2,
+        Repeat::Never => 3,
+    }
+}
+
+/// The repeat rule with this number; unknown numbers forbid, which is the safe side.
+pub(crate) const fn repeat_of(number: u32) -> Repeat {
+    match number {
+        0 => Repeat::Unspecified,
+        1 => Repeat::Safe,
+        2 => Repeat::Keyed,
+        _ => Repeat::Never,
+    }
+}
+
+const REASONS: [Reason; 11] = [
+    Reason::NotRetryable,
+    Reason::AttemptsExhausted,
+    Reason::CrossProvider,
+    Reason::CostExceedsCapacity,
+    Reason::Paused,
+    Reason::StoreUnavailable,
+    Reason::QuotaExhausted,
+    Reason::OverHonorCap,
+    Reason::Deadline,
+    Reason::RetryBudget,
+    Reason::QueueFull,
+];
+
+/// The stored number of a reason, from 1.
+pub(crate) fn reason_number(reason: Reason) -> u32 {
+    REASONS.iter().zip(1..).find(|(known, _)| **known == reason).map_or(0, |(_, number)| number)
+}
+
+/// The reason with this number; 0 and unknown numbers are none.
+pub(crate) fn reason_of(number: u32) -> Option<Reason> {
+    REASONS.get(usize::try_from(number.checked_sub(1)?).ok()?).copied()
+}
