@@ -22,6 +22,43 @@ impl Config {
         }
         problems.into_result((), &self.file, &self.text)
     }
+
+    /// What is valid and will surprise: settings that cannot be kept, groups that join what is better kept apart. Sentences
+    /// that begin with the account (or group) they are about; sorted, each once.
+    pub fn warnings(&self, catalogue: &dyn Catalogue) -> Vec<String> {
+        let mut out = BTreeSet::new();
+        for (name, provider) in &self.providers {
+            joining_groups(&join("providers", name), &provider.block, &mut out);
+            let no_account = String::new();
+            let accounts: Vec<&String> =
+                if provider.accounts.is_empty() { vec![&no_account] } else { provider.accounts.keys().collect() };
+            for account in accounts {
+                let block = provider.accounts.get(account).map(|account| &account.block);
+                if let Some(block) = block {
+                    joining_groups(&join(&join(&join("providers", name), "accounts"), account), block, &mut out);
+                }
+                let groups = block.into_iter().chain([&provider.block]).flat_map(|block| block.models.keys());
+                for model in groups.map(String::as_str).chain([""]) {
+                    let notes = self.explain(catalogue, name, account, model).map(|found| found.notes).unwrap_or_default();
+                    out.extend(notes.into_iter().map(|note| format!("{name}/{account}: {note}")));
+                }
+            }
+        }
+        out.into_iter().collect()
+    }
+}
+
+/// A catch-all that says nothing about limits: whoever wrote it wanted a setting for every model, not one bucket for all.
+fn joining_groups(path: &str, block: &Block, out: &mut BTreeSet<String>) {
+    for (key, group) in &block.models {
+        let is_only_settings = group.limits.is_empty() && group.uses.is_empty() && !group.each;
+        if is_only_settings && group.glob.matches_everything() {
+            out.insert(format!(
+                "{}: all models share one set of buckets here; write `each: true`, or put the settings beside `models`",
+                join(&join(path, "models"), key)
+            ));
+        }
+    }
 }
 
 fn check_provider(name: &str, provider: &Provider, catalogue: &dyn Catalogue, problems: &mut Problems) {

@@ -5,7 +5,7 @@ use crate::redact;
 use crate::tree::{Entry, Node, Value};
 
 /// Where keys of the contract belong, for those who wrote one at the wrong level.
-const WHERE: [(&str, &str); 27] = [
+const WHERE: [(&str, &str); 28] = [
     ("accounts", "in a provider"),
     ("aliases", "in an account"),
     ("attempts", "in `classes.CLASS`, or in a provider, an account or a group"),
@@ -30,6 +30,7 @@ const WHERE: [(&str, &str); 27] = [
     ("shared", "in an account or a provider"),
     ("store", "at the top of the file"),
     ("tenants", "at the top of the file"),
+    ("tier", "in a provider, an account or a group"),
     ("unknown_accounts", "in a provider"),
     ("uses", "in a group of `models`"),
     ("zone", "beside `limit` in one meter's limit"),

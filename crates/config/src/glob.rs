@@ -78,6 +78,11 @@ impl Glob {
             .filter(|(own, their)| own.rank == their.rank)
             .find_map(|(own, their)| Meeting::new(&own.tokens, &their.tokens).witness())
     }
+
+    /// Whether every name matches.
+    pub(crate) fn matches_everything(&self) -> bool {
+        self.alternatives.iter().any(|own| own.tokens == [Token::AnyText])
+    }
 }
 
 /// Spells out braces: `a{b,c}` becomes `ab` and `ac`. Backslashes are kept for [`tokens`].

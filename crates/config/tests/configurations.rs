@@ -130,3 +130,29 @@ fn parsing_a_file_twice_gives_the_same() {
         assert_eq!(once.hash(), once.clone().hash());
     }
 }
+
+/// The reference: its examples are valid (or refused, where it says so), and every key that is read has a line in it.
+#[test]
+fn the_reference_is_true_and_complete() {
+    const REFERENCE: &str = include_str!("../../../docs/reference/configuration.md");
+    for block in support::blocks(REFERENCE).iter().filter(|block| block.tag.starts_with("yaml")) {
+        let checked = Config::parse(&block.text, "reference")
+            .and_then(|config| config.check(paceline_signals::catalogue()).map(|()| config));
+        match (&checked, block.tag.as_str()) {
+            (Ok(_), "yaml") | (Err(_), "yaml refused") => {}
+            _ => panic!("line {} of the reference: {checked:?}", block.line),
+        }
+    }
+    let errors = ["", "providers: {openai: ", "providers: {openai: {accounts: {a: ", "providers: {openai: {models: {a: "];
+    let mut keys = Vec::new();
+    for before in errors {
+        let closing = "}".repeat(before.matches('{').count());
+        let said = Config::parse(&format!("{before}{{qqqqqqqqqqqq: 1}}{closing}"), "keys").unwrap_err();
+        let known = said.problems[0].help.clone().unwrap();
+        keys.extend(known.strip_prefix("known here: ").unwrap().split(", ").map(str::to_owned).collect::<Vec<_>>());
+    }
+    assert!(keys.len() > 40, "{keys:?}");
+    for key in keys {
+        assert!(REFERENCE.contains(&format!("`{key}")), "the reference says nothing of `{key}`");
+    }
+}

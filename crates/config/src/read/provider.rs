@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::check_name;
 use super::limits::limits;
 use super::scalars::{flag, names, text, word};
-use super::settings::settings;
+use super::settings::{bucket_settings, settings};
 use crate::fields::{Fields, named};
 use crate::glob::Glob;
 use crate::model::{Account, Block, Group, Provider, Shared};
@@ -140,8 +140,11 @@ fn shared(node: &Node, path: &str, problems: &mut Problems) -> BTreeMap<String, 
         }
         let path = join(path, &entry.key);
         let Some(mut fields) = Fields::open(&entry.node, &path, "{limits: {tokens: 1M/min}}", problems) else { continue };
-        let shared =
-            Shared { pos: entry.key_pos, settings: settings(&mut fields, problems), limits: limits(&mut fields, problems) };
+        let shared = Shared {
+            pos: entry.key_pos,
+            settings: bucket_settings(&mut fields, problems),
+            limits: limits(&mut fields, problems),
+        };
         fields.close(problems);
         if shared.limits.is_empty() {
             let message = format!("the shared bucket `{}` has no limits", entry.key);

@@ -11,12 +11,23 @@ use crate::tree::{Node, Value};
 
 type Read<T> = fn(&Node, &str, &mut Problems) -> Option<T>;
 
-/// Reads the settings of one level out of its fields.
+/// Reads the settings of a level out of its fields.
 pub(super) fn settings(fields: &mut Fields<'_>, problems: &mut Problems) -> Settings {
-    let mut out = Settings::default();
+    let mut out = bucket_settings(fields, problems);
     if let Some(entry) = fields.take("tier") {
         out.tier = text(&entry.node, &fields.join("tier"), "a tier's name", problems);
     }
+    for_classes(fields, "max_wait", span, &mut out.classes.max_wait, problems);
+    for_classes(fields, "honor_cap", span, &mut out.classes.honor_cap, problems);
+    for_classes(fields, "attempts", tries, &mut out.classes.attempts, problems);
+    for_classes(fields, "paid_attempts", tries, &mut out.classes.paid_attempts, problems);
+    without_effect_yet(fields, problems);
+    out
+}
+
+/// Those settings that are about buckets: all that a shared bucket may have of its own.
+pub(super) fn bucket_settings(fields: &mut Fields<'_>, problems: &mut Problems) -> Settings {
+    let mut out = Settings::default();
     if let Some(entry) = fields.take("use") {
         out.use_share = use_share(&entry.node, &fields.join("use"), problems);
     }
@@ -28,11 +39,6 @@ pub(super) fn settings(fields: &mut Fields<'_>, problems: &mut Problems) -> Sett
         let level = word(&entry.node, &fields.join("start_level"), &levels, problems);
         out.start_level = level.map(|value| Written { value, pos: entry.node.pos });
     }
-    for_classes(fields, "max_wait", span, &mut out.classes.max_wait, problems);
-    for_classes(fields, "honor_cap", span, &mut out.classes.honor_cap, problems);
-    for_classes(fields, "attempts", tries, &mut out.classes.attempts, problems);
-    for_classes(fields, "paid_attempts", tries, &mut out.classes.paid_attempts, problems);
-    without_effect_yet(fields, problems);
     out
 }
 

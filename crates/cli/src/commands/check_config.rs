@@ -1,0 +1,206 @@
+//! `paceline check-config`: is this file right, what does it mean, and which line wins for a call.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use clap::Args;
+use paceline_config::{Config, ConfigErrors, Explanation, ResolveError};
+use serde_json::{Value, json};
+
+const EXAMPLES: &str = "\
+Examples:
+  # Is the file right? Every problem with its line and what to write instead
+  paceline check-config paceline.yaml
+
+  # Which buckets is this call charged in, and which line says so?
+  paceline check-config paceline.yaml --resolve openai/prod/gpt-4o
+
+  # For programs; a dash reads standard input
+  paceline check-config - --json < paceline.yaml
+
+The exit status is 0 when the file is right and 1 when it is not. Account and
+model may be left empty: --resolve openai//gpt-4o.";
+
+/// Checks a configuration and prints what it means.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+pub(crate) struct CheckConfigArgs {
+    /// The file; `-` reads standard input; without it, what holds when nothing is configured.
+    #[arg(value_name = "FILE")]
+    file: Option<String>,
+
+    /// Show the buckets of a call and the line or layer that each comes from; repeatable. A model may contain slashes.
+    #[arg(long, value_name = "PROVIDER/ACCOUNT/MODEL")]
+    resolve: Vec<String>,
+
+    /// One JSON object: {"file","valid","hash","effective","warnings","resolve"}, or {"file","valid","problems"}.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why a configuration is not fine.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CheckConfigError {
+    /// The file is wrong.
+    #[error(transparent)]
+    Invalid(#[from] ConfigErrors),
+    /// What was to be resolved means nothing.
+    #[error("--resolve {target}: {source}")]
+    Unresolved {
+        /// As given.
+        target: String,
+        /// Why.
+        source: ResolveError,
+    },
+    /// Standard input cannot be read, or the result cannot be written.
+    #[error("check-config stopped: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Checks the file and writes what it means to `out`; with `--json` also what is wrong with it.
+///
+/// # Errors
+/// The file is wrong, a target does not resolve, or reading or writing failed.
+pub(crate) fn run(args: &CheckConfigArgs, out: &mut dyn Write) -> Result<(), CheckConfigError> {
+    let file = args.file.as_deref().unwrap_or("(no file)");
+    let config = match load(args.file.as_deref())? {
+        Ok(config) => config,
+        Err(errors) => {
+            if args.json {
+                writeln!(out, "{}", json!({"file": file, "valid": false, "problems": errors.to_json()}))?;
+            }
+            return Err(errors.into());
+        }
+    };
+    let resolved = resolve(&config, &args.resolve)?;
+    if args.json {
+        write_json(out, file, &config, &resolved)?
+    } else {
+        write_text(out, file, &config, &resolved)?
+    }
+    Ok(())
+}
+
+/// Parses the file and checks it against the built-in catalogue.
+fn load(file: Option<&str>) -> Result<Result<Config, ConfigErrors>, io::Error> {
+    let parsed = match file {
+        None => Ok(Config::default()),
+        Some("-") => {
+            let mut text = String::new();
+            io::stdin().lock().read_to_string(&mut text)?;
+            Config::parse(&text, "standard input")
+        }
+        Some(path) => Config::load(Path::new(path)),
+    };
+    Ok(parsed.and_then(|config| config.check(paceline_signals::catalogue()).map(|()| config)))
+}
+
+fn resolve(config: &Config, targets: &[String]) -> Result<Vec<Explanation>, CheckConfigError> {
+    let one = |target: &String| {
+        let mut parts = target.splitn(3, '/');
+        let mut next = || parts.next().unwrap_or_default();
+        let (provider, account, model) = (next(), next(), next());
+        config
+            .explain(paceline_signals::catalogue(), provider, account, model)
+            .map_err(|source| CheckConfigError::Unresolved { target: target.clone(), source })
+    };
+    targets.iter().map(one).collect()
+}
+
+fn write_json(out: &mut dyn Write, file: &str, config: &Config, resolved: &[Explanation]) -> io::Result<()> {
+    let object = json!({
+        "file": file,
+        "valid": true,
+        "hash": config.hash(),
+        "effective": config.effective_json(),
+        "warnings": config.warnings(paceline_signals::catalogue()),
+        "resolve": resolved.iter().map(Explanation::to_json).collect::<Vec<Value>>(),
+    });
+    writeln!(out, "{object}")
+}
+
+/// The effective configuration as YAML (the rest as comments, so that it can be used as a file), or the resolutions.
+fn write_text(out: &mut dyn Write, file: &str, config: &Config, resolved: &[Explanation]) -> io::Result<()> {
+    writeln!(out, "# {file} is valid; hash {}", config.hash())?;
+    for warning in config.warnings(paceline_signals::catalogue()) {
+        writeln!(out, "# warning: {warning}")?;
+    }
+    if resolved.is_empty() {
+        return write!(out, "{}", config.effective_yaml());
+    }
+    resolved.iter().try_for_each(|found| write!(out, "\n{found}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+    use super::*;
+
+    fn check(text: &str, name: &str, resolve: &[&str], json: bool) -> (String, Result<(), CheckConfigError>) {
+        let dir = std::env::temp_dir().join(format!("paceline-check-config-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("paceline.yaml");
+        std::fs::write(&path, text).unwrap();
+        let file = path.display().to_string();
+        let resolve = resolve.iter().map(|target| (*target).to_owned()).collect();
+        let mut out = Vec::new();
+        let result = run(&CheckConfigArgs { file: Some(file.clone()), resolve, json }, &mut out);
+        std::fs::remove_dir_all(&dir).unwrap();
+        (String::from_utf8(out).unwrap().replace(&file, "paceline.yaml"), result)
+    }
+
+    #[test]
+    fn the_effective_configuration_is_a_configuration() {
+        let (said, result) = check("providers: {openai: {accounts: {prod: {tier: 1}}}}", "effective", &[], false);
+        result.unwrap();
+        assert!(said.starts_with("# paceline.yaml is valid; hash "), "{said}");
+        let again = Config::parse(&said, "again").unwrap();
+        assert_eq!(again.effective_json()["providers"], json!({"openai": {"accounts": {"prod": {"tier": "1"}}}}));
+    }
+
+    #[test]
+    fn a_resolution_names_the_winning_line() {
+        let text = "providers:\n  openai:\n    models:\n      \"gpt-4o*\": {limits: {requests: 7/min}}\n";
+        let (said, result) = check(text, "resolve", &["openai/prod/gpt-4o", "openai//org/model"], false);
+        result.unwrap();
+        assert!(said.contains("paceline.yaml:4:38 (provider)"), "{said}");
+        assert!(said.contains("openai//org/model\n"), "a model may contain slashes: {said}");
+    }
+
+    #[test]
+    fn problems_point_at_line_and_column() {
+        let text = "providers:\n  openai:\n    limit: {requests: 7/min}\n";
+        let (said, result) = check(text, "problems", &[], true);
+        let printed = result.unwrap_err().to_string();
+        assert!(printed.contains("paceline.yaml:3:5 in providers.openai\n   3 |     limit:"), "{printed}");
+        let object: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(object["valid"], false);
+        assert_eq!((object["problems"][0]["line"].as_u64(), object["problems"][0]["column"].as_u64()), (Some(3), Some(5)));
+    }
+
+    #[test]
+    fn json_is_one_line_with_everything() {
+        let text = "providers: {openai: {use: 50%}}";
+        let (said, result) = check(text, "json", &["openai/prod/gpt-4o"], true);
+        result.unwrap();
+        assert_eq!(said.lines().count(), 1);
+        let object: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(object["resolve"][0]["group"], "gpt-4o");
+        assert!(object["warnings"][0].as_str().unwrap().contains("`use: 50%` has no effect"));
+        assert_eq!(object["hash"].as_str().unwrap().len(), 32);
+    }
+
+    #[test]
+    fn what_does_not_resolve_says_why() {
+        let (_, result) = check("", "unresolved", &["opnai/prod/gpt-4o"], false);
+        let said = result.unwrap_err().to_string();
+        assert_eq!(said, "--resolve opnai/prod/gpt-4o: unknown provider `opnai`; did you mean `openai`?");
+    }
+
+    #[test]
+    fn nothing_configured_is_fine() {
+        let mut out = Vec::new();
+        run(&CheckConfigArgs { file: None, resolve: vec!["openai".to_owned()], json: false }, &mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("no group matches: each model has its own buckets"));
+    }
+}
