@@ -29,6 +29,7 @@ impl Config {
         let mut out = BTreeSet::new();
         for (name, provider) in &self.providers {
             joining_groups(&join("providers", name), &provider.block, &mut out);
+            unused_shared(&join("providers", name), provider, &mut out);
             let no_account = String::new();
             let accounts: Vec<&String> =
                 if provider.accounts.is_empty() { vec![&no_account] } else { provider.accounts.keys().collect() };
@@ -57,6 +58,27 @@ fn joining_groups(path: &str, block: &Block, out: &mut BTreeSet<String>) {
                 "{}: all models share one set of buckets here; write `each: true`, or put the settings beside `models`",
                 join(&join(path, "models"), key)
             ));
+        }
+    }
+}
+
+/// Shared buckets that no group uses: nothing is ever charged in them.
+fn unused_shared(path: &str, provider: &Provider, out: &mut BTreeSet<String>) {
+    let used_in = |block: &Block, name: &str| block.models.values().any(|group| group.uses.contains_key(name));
+    let unused = |path: &str, name: &str| format!("{}: no group uses it", join(&join(path, "shared"), name));
+    for name in provider.block.shared.keys() {
+        let mut blocks = provider.accounts.values().map(|account| &account.block).chain([&provider.block]);
+        if !blocks.any(|block| used_in(block, name)) {
+            out.insert(unused(path, name));
+        }
+    }
+    for (account, found) in &provider.accounts {
+        let path = join(&join(path, "accounts"), account);
+        for name in found.block.shared.keys() {
+            // The provider's groups look the name up in the account first.
+            if !used_in(&found.block, name) && !used_in(&provider.block, name) {
+                out.insert(unused(&path, name));
+            }
         }
     }
 }

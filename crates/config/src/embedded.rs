@@ -17,6 +17,10 @@ impl Catalogue for paceline_signals::Catalogue {
     fn provider(&self, name: &str) -> Option<ProviderFacts> {
         self.get(name).map(ProviderFacts::from)
     }
+
+    fn name_of(&self, name: &str) -> Option<String> {
+        self.get(name).map(|provider| provider.name().to_owned())
+    }
 }
 
 impl From<&paceline_signals::Provider> for ProviderFacts {

@@ -13,6 +13,11 @@ pub trait Catalogue {
 
     /// What is known of a provider, under any of its names; `None` for one that is not in the catalogue.
     fn provider(&self, name: &str) -> Option<ProviderFacts>;
+
+    /// The one name of a provider given by any of its names; cheaper than all its facts.
+    fn name_of(&self, name: &str) -> Option<String> {
+        self.provider(name).map(|facts| facts.name)
+    }
 }
 
 /// What a catalogue knows of one provider.

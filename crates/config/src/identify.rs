@@ -83,8 +83,9 @@ impl Config {
         provider: &'a str,
         account: &'a str,
     ) -> Result<(Cow<'a, str>, &'a str), ResolveError> {
-        let identity = self.identify(catalogue, provider, account)?;
-        Ok((identity.provider, identity.account))
+        let (provider, in_file) = self.find_provider(catalogue, provider)?;
+        let (account, _) = find_account(&provider, in_file, account)?;
+        Ok((provider, account))
     }
 
     pub(crate) fn identify<'a>(
@@ -93,27 +94,26 @@ impl Config {
         provider: &'a str,
         account: &'a str,
     ) -> Result<Identity<'a>, ResolveError> {
-        let (name, in_file, facts) = self.find_provider(catalogue, provider)?;
-        let (account, account_in_file) = match in_file {
-            Some(provider) => find_account(&name, provider, account)?,
-            None => (account, None),
+        let (provider, in_file) = self.find_provider(catalogue, provider)?;
+        let (account, account_in_file) = find_account(&provider, in_file, account)?;
+        let facts = match in_file {
+            Some(in_file) => facts_of(catalogue, &provider, in_file),
+            None => catalogue.provider(&provider).unwrap_or_default(),
         };
-        Ok(Identity { provider: name, facts, in_file, account, account_in_file })
+        Ok(Identity { provider, facts, in_file, account, account_in_file })
     }
 
     fn find_provider<'a>(
         &'a self,
         catalogue: &dyn Catalogue,
         name: &'a str,
-    ) -> Result<(Cow<'a, str>, Option<&'a Provider>, ProviderFacts), ResolveError> {
-        if let Some((name, provider)) = self.providers.get_key_value(name) {
-            return Ok((Cow::Borrowed(name), Some(provider), facts_of(catalogue, name, provider)));
+    ) -> Result<(Cow<'a, str>, Option<&'a Provider>), ResolveError> {
+        if let Some(provider) = self.providers.get(name) {
+            return Ok((Cow::Borrowed(name), Some(provider)));
         }
-        if let Some(facts) = catalogue.provider(name) {
-            return Ok(match self.providers.get_key_value(&facts.name) {
-                Some((name, provider)) => (Cow::Borrowed(name.as_str()), Some(provider), facts_of(catalogue, name, provider)),
-                None => (Cow::Owned(facts.name.clone()), None, facts),
-            });
+        if let Some(name) = catalogue.name_of(name) {
+            let in_file = self.providers.get(&name);
+            return Ok((Cow::Owned(name), in_file));
         }
         let known = catalogue.names();
         let names = known.iter().chain(self.providers.keys()).map(String::as_str);
@@ -138,12 +138,10 @@ fn only_metering(facts: ProviderFacts) -> ProviderFacts {
 
 fn find_account<'a>(
     name: &str,
-    provider: &'a Provider,
+    in_file: Option<&'a Provider>,
     account: &'a str,
 ) -> Result<(&'a str, Option<&'a Account>), ResolveError> {
-    if provider.accounts.is_empty() {
-        return Ok((account, None));
-    }
+    let Some(provider) = in_file.filter(|provider| !provider.accounts.is_empty()) else { return Ok((account, None)) };
     let wanted = if account.is_empty() { DEFAULT_ACCOUNT } else { account };
     if let Some((name, found)) = provider.accounts.get_key_value(wanted) {
         return Ok((name, Some(found)));

@@ -217,13 +217,15 @@ fn what_cannot_be_kept_is_noted() {
 #[test]
 fn warnings_are_about_accounts_and_groups() {
     let config = parse(
-        "providers:\n  openai:\n    accounts:\n      half: {use: 50%, tier: 1, models: {\"*\": {max_wait: 5s}}}\n      fine: {tier: 1}\n",
+        "providers:\n  openai:\n    accounts:\n      half: {use: 50%, tier: 1, models: {\"*\": {max_wait: 5s}}}\n      \
+         fine: {tier: 1, shared: {lonely: {concurrency: 3}}}\n",
     );
     assert_eq!(
         config.warnings(&support::catalogue()),
         [
             "openai/half: `use: 50%` has no effect on requests while its limit is unknown: write the limit, or a tier",
             "openai/half: `use: 50%` has no effect on tokens while its limit is unknown: write the limit, or a tier",
+            "providers.openai.accounts.fine.shared.lonely: no group uses it",
             "providers.openai.accounts.half.models.\"*\": all models share one set of buckets here; write `each: true`, or put the \
              settings beside `models`",
         ]
