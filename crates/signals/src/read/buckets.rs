@@ -225,6 +225,7 @@ impl Draft {
             limit: self.limit.filter(|_| !is_unknown),
             remaining: remaining.filter(|_| !is_unknown),
             reset_in: when.and_then(|when| clock.until(when)),
+            is_reset_instant: matches!(when, Some(When::At(_))),
             is_reset_past: matches!(when, Some(When::At(at)) if clock.is_past(at)),
             reset_means: self.bucket.reset_means,
             window: self.bucket.window.or(self.window),
@@ -264,6 +265,7 @@ fn join(joined: &mut Vec<(BucketReading, NamedBy)>, reading: BucketReading, name
             known.remaining = known.remaining.or(reading.remaining);
             known.reset_in = known.reset_in.max(reading.reset_in);
             known.is_reset_past &= reading.is_reset_past;
+            known.is_reset_instant |= reading.is_reset_instant;
             known.window = known.window.or(reading.window);
             reading.fields.iter().for_each(|field| tell(&mut known.fields, field));
         }

@@ -70,6 +70,8 @@ pub struct BucketReading {
     pub remaining: Option<i64>,
     /// From the answer until the reset, whole milliseconds.
     pub reset_in: Option<Span>,
+    /// Whether that reset was sent as an instant, which only a clock turns into a length of time.
+    pub is_reset_instant: bool,
     /// Whether that reset was an instant that is over.
     pub is_reset_past: bool,
     /// What the reset means.

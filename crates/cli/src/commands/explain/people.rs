@@ -66,7 +66,8 @@ impl Page {
             }
             None => self.line(&format!("  none: {}", reading.rule)),
         }
-        if matches!(signal.source, Source::RetryAfterDate | Source::ResetHeader) {
+        let has_instants = reading.buckets.iter().any(|bucket| bucket.is_reset_instant && bucket.reset_in.is_some());
+        if signal.source == Source::RetryAfterDate || has_instants {
             let clock = if reading.is_server_clock { "the answer's own Date" } else { "--received-at: the answer has no Date" };
             self.line(&format!("  dates are measured from {clock}"));
         }

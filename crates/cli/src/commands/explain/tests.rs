@@ -100,6 +100,16 @@ fn every_kind_of_answer_says_what_follows() {
 }
 
 #[test]
+fn the_clock_is_named_where_it_matters() {
+    let reset = |value: &str| format!("HTTP/2 429\nx-ratelimit-remaining: 0\nx-ratelimit-reset: {value}");
+    let at_noon = ["--received-at", "2026-02-06T12:00:00Z"];
+    assert!(!explain(&at_noon, reset("5")).unwrap().contains("measured"));
+    assert!(explain(&at_noon, reset("1770379205")).unwrap().contains("5 s  from x-ratelimit-reset\n"));
+    assert!(explain(&at_noon, reset("1770379205")).unwrap().contains("measured from --received-at"));
+    assert!(explain(&[], reset("1770379205")).unwrap().contains("none: nothing usable"));
+}
+
+#[test]
 fn what_curl_prints_is_understood() {
     for (input, status, headers, body) in [
         ("HTTP/1.1 429 Too Many Requests\nA: 1\n\nbody\n", 429, 1, "body\n"),
