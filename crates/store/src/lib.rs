@@ -1,1 +1,24 @@
 //! A versioned register for scope values: load and compare-and-swap; memory store and conformance suite.
+//!
+//! A store knows nothing of limits. It keeps one value per scope with a version, and swaps it when the version is the one
+//! that was read; the idempotency records of a batch go into the same atomic step. What the value means is the core's affair,
+//! how it becomes bytes is [`codec`]'s. `docs/internals/store.md` is the story.
+//!
+//! Start with [`Store`]; [`MemoryStore`] is the one for a single process, and `conformance` is what every store must pass.
+
+pub mod codec;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod error;
+mod key;
+mod life;
+mod memory;
+mod register;
+mod token;
+
+pub use error::{CodecError, StoreError};
+pub use key::{RecordKey, ScopeKey};
+pub use life::{LONGEST_LIFE, MARGIN, SHORTEST_LIFE, bounded, keep_until};
+pub use memory::{Clock, MemoryStore};
+pub use register::{Commit, Committed, Expect, Loaded, RecordWrite, Store, Version};
+pub use token::{MOST_OLDER_KEYS, ROTATE_AFTER, TokenKey, TokenKeys};

@@ -1,0 +1,226 @@
+//! From messages to a scope value, with every field checked.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use paceline_core::bucket::{BucketState, Learned, Observation};
+use paceline_core::level::{Level, Rate};
+use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli};
+use paceline_core::value::{GroupState, MOST_BUCKETS, RAMP_START, ScopeValue};
+use prost::Message;
+
+use super::bounds::{Checks, LONGEST_WINDOW_MICROS, MOST_COUNTED};
+use super::wire;
+
+/// More buckets or groups than this are damage; the core keeps to fewer.
+pub(super) const MOST_READ: usize = 4 * MOST_BUCKETS;
+/// The most calls in flight a ramp allows, in thousandths; the least is one.
+const RAMP_MILLI: std::ops::RangeInclusive<i64> = 1_000..=1_000_000_000;
+
+/// The value, and how many fields were out of bounds.
+pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
+    let mut checks = Checks::default();
+    let value = ScopeValue {
+        buckets: buckets(stored.buckets, now, &mut checks),
+        groups: groups(stored.groups, now, &mut checks),
+        floor: checks.floor(stored.floor),
+        last_refusal: stored.last_refusal.and_then(|refusal| last_refusal(&refusal, &mut checks)),
+        repaired: stored.repaired,
+    };
+    let repaired = value.repaired.saturating_add(checks.found);
+    (ScopeValue { repaired, ..value }, checks.found)
+}
+
+fn buckets(stored: Vec<Bytes>, now: FleetTime, checks: &mut Checks) -> Vec<BucketState> {
+    checks.require(stored.len() <= MOST_READ);
+    let mut seen = HashSet::new();
+    let mut buckets = Vec::with_capacity(stored.len().min(MOST_READ));
+    for bytes in stored.into_iter().take(MOST_READ) {
+        let message = wire::Bucket::decode(bytes).ok();
+        checks.require(message.is_some());
+        let Some(state) = message.and_then(|message| bucket(message, now, checks)) else { continue };
+        if checks.require(seen.insert(state.plan.id.clone())) {
+            buckets.push(state);
+        }
+    }
+    buckets
+}
+
+/// One bucket; `None` when nobody can say which one it is.
+fn bucket(stored: wire::Bucket, now: FleetTime, checks: &mut Checks) -> Option<BucketState> {
+    let before = checks.found;
+    let id = stored.plan.as_ref().and_then(|plan| bucket_id(plan, checks));
+    let meter = stored.plan.as_ref().and_then(|plan| checks.name(&plan.meter, false));
+    let (Some(plan), Some(id), Some(meter)) = (stored.plan, id, meter) else {
+        // A missing plan is one field; a damaged one has been counted.
+        checks.require(checks.found > before);
+        return None;
+    };
+    let mut state = BucketState {
+        plan: bucket_plan(&plan, id, meter, checks),
+        learned: learned(stored.learned.unwrap_or_default(), checks),
+        level: level(stored.level.unwrap_or_default(), checks),
+        burst: level(stored.burst.unwrap_or_default(), checks),
+        window_end: checks.instant(stored.window_end),
+        opens_at: checks.instant(stored.opens_at),
+        fired: checks.mark(stored.fired),
+        spreading: stored.spreading,
+        fired_at_turn: checks.mark(stored.fired_at_turn),
+        paced_until: checks.instant(stored.paced_until),
+        observed: stored.observed.and_then(|seen| observed(&seen, checks)),
+        typical: checks.stock(stored.typical),
+        started: stored.started,
+        floor: checks.floor(stored.floor),
+        holds: checks.holds(stored.holds, now),
+    };
+    check_levels(&mut state, checks);
+    Some(if checks.found == before { state } else { cautious(state, now) })
+}
+
+fn bucket_id(plan: &wire::Plan, checks: &mut Checks) -> Option<BucketId> {
+    let owner = match plan.owner_kind {
+        wire::OWNER_GROUP => checks.name(&plan.owner, true).map(Owner::Group),
+        wire::OWNER_SHARED => checks.name(&plan.owner, true).map(Owner::Shared),
+        kind => checks.only_if(kind == wire::OWNER_ACCOUNT, Owner::Account),
+    };
+    let name = checks.name(&plan.name, false);
+    Some(BucketId { owner: owner?, name: name? })
+}
+
+fn bucket_plan(plan: &wire::Plan, id: BucketId, meter: Arc<str>, checks: &mut Checks) -> BucketPlan {
+    checks.require(plan.refill <= wire::REFILL_HELD && plan.start <= wire::START_FULL);
+    BucketPlan {
+        id,
+        meter,
+        limit: plan.limit,
+        per: checks.window(plan.per),
+        capacity: plan.capacity,
+        burst: plan.burst,
+        refill: match plan.refill {
+            wire::REFILL_CONTINUOUS => Some(Refill::Continuous),
+            wire::REFILL_WINDOW => Some(Refill::Window),
+            wire::REFILL_HELD => Some(Refill::Held),
+            _ => None,
+        },
+        start: if plan.start == wire::START_FULL { StartLevel::Full } else { StartLevel::Cautious },
+        learn_above: plan.learn_above,
+    }
+}
+
+fn learned(stored: wire::Learned, checks: &mut Checks) -> Learned {
+    checks.require(stored.limit != Some(0));
+    let agreeing = u8::try_from(stored.agreeing).ok();
+    checks.require(agreeing.is_some());
+    Learned {
+        limit: stored.limit.filter(|limit| *limit > 0),
+        per: checks.window(stored.per),
+        windowed: stored.windowed,
+        candidate: stored.candidate,
+        agreeing: agreeing.unwrap_or(0),
+        candidate_mark: checks.mark(stored.candidate_mark),
+    }
+}
+
+fn level(stored: wire::Level, checks: &mut Checks) -> Level {
+    let has_carry = (0..=LONGEST_WINDOW_MICROS).contains(&stored.carry);
+    Level {
+        amount: checks.amount(stored.amount),
+        as_of: checks.instant(stored.as_of),
+        carry: checks.only_if(has_carry, stored.carry).unwrap_or(0),
+    }
+}
+
+fn observed(stored: &wire::Observed, checks: &mut Checks) -> Option<Observation> {
+    let before = checks.found;
+    let seen = Observation {
+        mark: checks.mark(stored.mark),
+        remaining: checks.stock(stored.remaining),
+        at: checks.instant(stored.at),
+    };
+    (checks.found == before).then_some(seen)
+}
+
+/// Levels against the limit in force: never more than fits, never a debt that outlasts the longest floor.
+fn check_levels(state: &mut BucketState, checks: &mut Checks) {
+    // A window that has just become shorter leaves a larger remainder: less than a thousandth of a unit, no damage.
+    let most_carry = state.effective().per.as_micros() - 1;
+    for level in [&mut state.level, &mut state.burst] {
+        level.carry = level.carry.min(most_carry);
+    }
+    let Some(rate) = state.rate().filter(|_| state.started) else { return };
+    let burst = state.plan.burst.map_or(rate.capacity, Milli::from_units).min(rate.capacity);
+    for (level, most) in [(&state.level, rate.capacity), (&state.burst, burst)] {
+        checks.require(level.amount <= most && is_payable(level.amount, &rate));
+    }
+}
+
+/// Whether a debt is paid off some day soon; anything but debt is.
+fn is_payable(amount: Milli, rate: &Rate) -> bool {
+    rate.time_for(Milli::ZERO - amount) <= LONGEST_FLOOR + rate.per
+}
+
+/// The bucket as if nobody had observed it, with what is still sound and makes it safer: limits, floor, units in use, and what
+/// was granted, against which open leases have their marks.
+fn cautious(damaged: BucketState, now: FleetTime) -> BucketState {
+    let marks = [damaged.fired, damaged.fired_at_turn, damaged.observed.map_or(0, |seen| seen.mark)];
+    let Learned { limit, per, windowed, .. } = damaged.learned;
+    let mut state = BucketState {
+        learned: Learned { limit, per, windowed, ..Learned::default() },
+        fired: marks.into_iter().fold(0, i64::max),
+        typical: damaged.typical,
+        floor: damaged.floor,
+        holds: damaged.holds,
+        ..BucketState::new(damaged.plan)
+    };
+    if state.plan.start == StartLevel::Full {
+        // A person vouched for a full bucket at the start, not after damage: give it its first level here (I-10).
+        state.plan.start = StartLevel::Cautious;
+        state.start(now, Milli::from_units(1));
+        state.plan.start = StartLevel::Full;
+    }
+    state
+}
+
+fn groups(stored: Vec<Bytes>, now: FleetTime, checks: &mut Checks) -> Vec<GroupState> {
+    checks.require(stored.len() <= MOST_READ);
+    let mut seen = HashSet::new();
+    let mut groups = Vec::with_capacity(stored.len().min(MOST_READ));
+    for bytes in stored.into_iter().take(MOST_READ) {
+        let message = wire::Group::decode(bytes).ok();
+        checks.require(message.is_some());
+        let Some(state) = message.and_then(|message| group(message, now, checks)) else { continue };
+        if checks.require(seen.insert(state.key.clone())) {
+            groups.push(state);
+        }
+    }
+    groups
+}
+
+/// One group; `None` when nobody can say which one it is.
+fn group(stored: wire::Group, now: FleetTime, checks: &mut Checks) -> Option<GroupState> {
+    let key = checks.name(&stored.key, true)?;
+    let granted = checks.count(stored.granted, MOST_COUNTED);
+    let ramp = checks.only_if(RAMP_MILLI.contains(&stored.ramp), Milli::from_milli(stored.ramp));
+    Some(GroupState {
+        key,
+        is_each: stored.is_each,
+        floor: checks.floor(stored.floor),
+        granted,
+        refusals: stored.refusals,
+        // A mark ahead of the count would keep refusals from counting for ever.
+        cut_mark: checks.count(stored.cut_mark, granted),
+        flights: checks.holds(stored.flights, now),
+        ramp: ramp.unwrap_or_else(|| Milli::from_units(u64::from(RAMP_START))),
+        ramp_cut_mark: checks.count(stored.ramp_cut_mark, granted),
+        ramp_met_refusal: stored.ramp_met_refusal,
+    })
+}
+
+fn last_refusal(stored: &wire::Refusal, checks: &mut Checks) -> Option<(Arc<str>, FleetTime)> {
+    let before = checks.found;
+    let at = checks.instant(stored.at);
+    let group = checks.name(&stored.group, true)?;
+    (checks.found == before).then_some((group, at))
+}

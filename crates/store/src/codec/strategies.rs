@@ -1,0 +1,179 @@
+//! Arbitrary scope values, of all shapes that the service can get into.
+
+use std::sync::Arc;
+
+use paceline_core::bucket::{BucketState, Learned, Observation};
+use paceline_core::floor::Floor;
+use paceline_core::holds::{Holds, Slot};
+use paceline_core::level::{Level, Rate};
+use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::signal::Source;
+use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
+use paceline_core::value::{GroupState, ScopeValue};
+use proptest::collection::{btree_map, vec};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::bounds::{LATEST_MICROS, LONGEST_HOLD, LONGEST_WINDOW_MICROS, MOST_COUNTED};
+
+/// When the values are read: in 2027.
+pub(super) const NOW: FleetTime = FleetTime::from_secs(1_800_000_000);
+
+/// Any value; its buckets and groups have different names.
+pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
+    let buckets = btree_map(bucket_id(), bucket(), 0..6)
+        .prop_map(|buckets| buckets.into_iter().map(|(id, state)| with_id(state, id)).collect());
+    let groups = btree_map(name(), group(), 0..4)
+        .prop_map(|groups| groups.into_iter().map(|(key, state)| GroupState { key: Arc::from(key), ..state }).collect());
+    let refusal = of((name(), instant()).prop_map(|(group, at)| (Arc::from(group), at)));
+    (buckets, groups, of(floor()), refusal, any::<u32>()).prop_map(|(buckets, groups, floor, last_refusal, repaired)| {
+        ScopeValue { buckets, groups, floor, last_refusal, repaired: u64::from(repaired) }
+    })
+}
+
+fn with_id(state: BucketState, id: BucketId) -> BucketState {
+    BucketState { plan: BucketPlan { id, ..state.plan }, ..state }
+}
+
+fn bucket() -> impl Strategy<Value = BucketState> {
+    let instants = (instant(), instant(), instant(), instant(), instant());
+    let amounts = (mark(), mark(), stock(), of((mark(), stock(), instant())));
+    let parts = (0..=1_000_i64, 0..=1_000_i64, 0..=1_000_i64, any::<bool>());
+    (plan(), learned(), instants, amounts, parts, any::<(bool, bool)>(), of(floor()), holds()).prop_map(
+        |(plan, learned, instants, (fired, fired_at_turn, typical, observed), parts, (started, spreading), floor, holds)| {
+            let (level_at, burst_at, window_end, opens_at, paced_until) = instants;
+            let mut state = BucketState {
+                learned,
+                window_end,
+                opens_at,
+                fired,
+                spreading,
+                fired_at_turn,
+                paced_until,
+                observed: observed.map(|(mark, remaining, at)| Observation { mark, remaining, at }),
+                typical,
+                started,
+                floor,
+                holds,
+                ..BucketState::new(plan)
+            };
+            set_levels(&mut state, level_at, burst_at, parts);
+            state
+        },
+    )
+}
+
+/// Levels that the limit in force allows: `parts` are thousandths of what fits, of the debt that is paid off in time, and of
+/// the window.
+fn set_levels(state: &mut BucketState, level_at: FleetTime, burst_at: FleetTime, parts: (i64, i64, i64, bool)) {
+    let (level_part, burst_part, carry_part, in_debt) = parts;
+    let per = state.effective().per.as_micros();
+    let carry = i64::try_from(i128::from(per - 1) * i128::from(carry_part) / 1_000).unwrap();
+    let rate = state.rate().filter(|_| state.started);
+    let rate = rate.unwrap_or(Rate::new(Milli::MAX, Span::from_micros(1), Milli::MAX));
+    let burst = state.plan.burst.map_or(rate.capacity, Milli::from_units).min(rate.capacity);
+    let part_of = |amount: Milli, part: i64| {
+        let part = i128::from(amount.as_milli()) * i128::from(part) / 1_000;
+        Milli::from_milli(i64::try_from(part).unwrap())
+    };
+    let debt = part_of(rate.gained_in(LONGEST_FLOOR), level_part);
+    let amount = if in_debt { Milli::ZERO - debt } else { part_of(rate.capacity, level_part) };
+    state.level = Level { amount, as_of: level_at, carry };
+    state.burst = Level { amount: part_of(burst, burst_part), as_of: burst_at, carry };
+}
+
+fn plan() -> impl Strategy<Value = BucketPlan> {
+    let refill = of(select(vec![Refill::Continuous, Refill::Window, Refill::Held]));
+    let start = select(vec![StartLevel::Cautious, StartLevel::Full]);
+    (text(), of(units()), of(window()), of(units()), of(units()), refill, start, any::<bool>()).prop_map(
+        |(meter, limit, per, capacity, burst, refill, start, learn_above)| {
+            let id = BucketId { owner: Owner::Account, name: Arc::from("named later") };
+            BucketPlan { id, meter: Arc::from(meter), limit, per, capacity, burst, refill, start, learn_above }
+        },
+    )
+}
+
+fn bucket_id() -> impl Strategy<Value = BucketId> {
+    let owner = prop_oneof![
+        name().prop_map(|key| Owner::Group(Arc::from(key))),
+        name().prop_map(|key| Owner::Shared(Arc::from(key))),
+        Just(Owner::Account),
+    ];
+    (owner, text()).prop_map(|(owner, name)| BucketId { owner, name: Arc::from(name) })
+}
+
+fn learned() -> impl Strategy<Value = Learned> {
+    let limit = of(units().prop_map(|limit| limit.max(1)));
+    (limit, of(window()), of(any::<bool>()), units(), any::<u8>(), mark()).prop_map(
+        |(limit, per, windowed, candidate, agreeing, candidate_mark)| Learned {
+            limit,
+            per,
+            windowed,
+            candidate,
+            agreeing,
+            candidate_mark,
+        },
+    )
+}
+
+fn group() -> impl Strategy<Value = GroupState> {
+    let counts = (0..=MOST_COUNTED, 0..=1_000_u64, 0..=1_000_u64, any::<u32>());
+    let ramp = (1_000..=1_000_000_000_i64, any::<bool>());
+    (any::<bool>(), of(floor()), counts, holds(), ramp).prop_map(
+        |(is_each, floor, (granted, cut, ramp_cut, refusals), flights, (ramp, ramp_met_refusal))| GroupState {
+            is_each,
+            floor,
+            granted,
+            refusals,
+            cut_mark: granted / 1_000 * cut,
+            flights,
+            ramp: Milli::from_milli(ramp),
+            ramp_cut_mark: granted / 1_000 * ramp_cut,
+            ramp_met_refusal,
+            ..GroupState::new(Arc::from("named later"), is_each)
+        },
+    )
+}
+
+fn floor() -> impl Strategy<Value = Floor> {
+    (instant(), instant(), select(Source::ALL.to_vec())).prop_map(|(until, since, source)| Floor { until, since, source })
+}
+
+fn holds() -> impl Strategy<Value = Holds> {
+    let latest = (NOW + LONGEST_HOLD).as_micros();
+    let slot = (0..=latest, 1..=Milli::MAX.as_milli() / 8);
+    let slot = slot.prop_map(|(ends, amount)| Slot { ends: FleetTime::from_micros(ends), amount: Milli::from_milli(amount) });
+    vec(slot, 0..6).prop_map(Holds::from_slots)
+}
+
+fn instant() -> impl Strategy<Value = FleetTime> {
+    let now = NOW.as_micros();
+    let micros = prop_oneof![Just(0), now - 1_000_000_000..now + 1_000_000_000, 0..=LATEST_MICROS];
+    micros.prop_map(FleetTime::from_micros)
+}
+
+fn window() -> impl Strategy<Value = Span> {
+    prop_oneof![Just(60_000_000), 1..=LONGEST_WINDOW_MICROS].prop_map(Span::from_micros)
+}
+
+fn units() -> impl Strategy<Value = u64> {
+    prop_oneof![0..1_000_u64, Just(30_000), any::<u64>()]
+}
+
+fn stock() -> impl Strategy<Value = Milli> {
+    (0..=Milli::MAX.as_milli()).prop_map(Milli::from_milli)
+}
+
+fn mark() -> impl Strategy<Value = i64> {
+    prop_oneof![0..1_000_000_i64, 0..=i64::try_from(MOST_COUNTED).unwrap()]
+}
+
+/// A name that may be empty.
+fn name() -> impl Strategy<Value = String> {
+    "\\PC{0,12}"
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![Just("requests".to_owned()), "\\PC{1,12}"]
+}

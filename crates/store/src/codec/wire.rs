@@ -1,0 +1,185 @@
+//! The body of a stored value as protobuf messages. Tags never change their meaning; a new field gets a new tag, and readers
+//! of before skip it. What an old reader must not misread raises `min_reader` in the header.
+//!
+//! Units: instants are microseconds since the Unix epoch, spans are microseconds, amounts are thousandths of a unit.
+
+use bytes::Bytes;
+use prost::Message;
+
+/// Buckets and groups lie in fields of bytes, which are encoded as nested messages are: each is read by itself, and damage to
+/// one leaves the others readable.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Scope {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub(super) buckets: Vec<Bytes>,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub(super) groups: Vec<Bytes>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) floor: Option<Floor>,
+    #[prost(message, optional, tag = "4")]
+    pub(super) last_refusal: Option<Refusal>,
+    #[prost(uint64, tag = "5")]
+    pub(super) repaired: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Bucket {
+    #[prost(message, optional, tag = "1")]
+    pub(super) plan: Option<Plan>,
+    #[prost(message, optional, tag = "2")]
+    pub(super) learned: Option<Learned>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) level: Option<Level>,
+    #[prost(message, optional, tag = "4")]
+    pub(super) burst: Option<Level>,
+    #[prost(sint64, tag = "5")]
+    pub(super) window_end: i64,
+    #[prost(sint64, tag = "6")]
+    pub(super) opens_at: i64,
+    #[prost(sint64, tag = "7")]
+    pub(super) fired: i64,
+    #[prost(bool, tag = "8")]
+    pub(super) spreading: bool,
+    #[prost(sint64, tag = "9")]
+    pub(super) fired_at_turn: i64,
+    #[prost(sint64, tag = "10")]
+    pub(super) paced_until: i64,
+    #[prost(message, optional, tag = "11")]
+    pub(super) observed: Option<Observed>,
+    #[prost(sint64, tag = "12")]
+    pub(super) typical: i64,
+    #[prost(bool, tag = "13")]
+    pub(super) started: bool,
+    #[prost(message, optional, tag = "14")]
+    pub(super) floor: Option<Floor>,
+    #[prost(message, repeated, tag = "15")]
+    pub(super) holds: Vec<Slot>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Plan {
+    /// One of the `OWNER_` numbers.
+    #[prost(uint32, tag = "1")]
+    pub(super) owner_kind: u32,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(super) owner: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub(super) name: Bytes,
+    #[prost(bytes = "bytes", tag = "4")]
+    pub(super) meter: Bytes,
+    #[prost(uint64, optional, tag = "5")]
+    pub(super) limit: Option<u64>,
+    #[prost(sint64, optional, tag = "6")]
+    pub(super) per: Option<i64>,
+    #[prost(uint64, optional, tag = "7")]
+    pub(super) capacity: Option<u64>,
+    #[prost(uint64, optional, tag = "8")]
+    pub(super) burst: Option<u64>,
+    /// One of the `REFILL_` numbers.
+    #[prost(uint32, tag = "9")]
+    pub(super) refill: u32,
+    /// One of the `START_` numbers.
+    #[prost(uint32, tag = "10")]
+    pub(super) start: u32,
+    #[prost(bool, tag = "11")]
+    pub(super) learn_above: bool,
+}
+
+pub(super) const OWNER_GROUP: u32 = 1;
+pub(super) const OWNER_SHARED: u32 = 2;
+pub(super) const OWNER_ACCOUNT: u32 = 3;
+
+pub(super) const REFILL_UNKNOWN: u32 = 0;
+pub(super) const REFILL_CONTINUOUS: u32 = 1;
+pub(super) const REFILL_WINDOW: u32 = 2;
+pub(super) const REFILL_HELD: u32 = 3;
+
+pub(super) const START_CAUTIOUS: u32 = 0;
+pub(super) const START_FULL: u32 = 1;
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Learned {
+    #[prost(uint64, optional, tag = "1")]
+    pub(super) limit: Option<u64>,
+    #[prost(sint64, optional, tag = "2")]
+    pub(super) per: Option<i64>,
+    #[prost(bool, optional, tag = "3")]
+    pub(super) windowed: Option<bool>,
+    #[prost(uint64, tag = "4")]
+    pub(super) candidate: u64,
+    #[prost(uint32, tag = "5")]
+    pub(super) agreeing: u32,
+    #[prost(sint64, tag = "6")]
+    pub(super) candidate_mark: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Level {
+    #[prost(sint64, tag = "1")]
+    pub(super) amount: i64,
+    #[prost(sint64, tag = "2")]
+    pub(super) as_of: i64,
+    #[prost(sint64, tag = "3")]
+    pub(super) carry: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Observed {
+    #[prost(sint64, tag = "1")]
+    pub(super) mark: i64,
+    #[prost(sint64, tag = "2")]
+    pub(super) remaining: i64,
+    #[prost(sint64, tag = "3")]
+    pub(super) at: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Floor {
+    #[prost(sint64, tag = "1")]
+    pub(super) until: i64,
+    #[prost(sint64, tag = "2")]
+    pub(super) since: i64,
+    /// The number of a `paceline_core::signal::Source`.
+    #[prost(uint32, tag = "3")]
+    pub(super) source: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Slot {
+    #[prost(sint64, tag = "1")]
+    pub(super) ends: i64,
+    #[prost(sint64, tag = "2")]
+    pub(super) amount: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Group {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) key: Bytes,
+    #[prost(bool, tag = "2")]
+    pub(super) is_each: bool,
+    #[prost(message, optional, tag = "3")]
+    pub(super) floor: Option<Floor>,
+    #[prost(uint64, tag = "4")]
+    pub(super) granted: u64,
+    #[prost(uint32, tag = "5")]
+    pub(super) refusals: u32,
+    #[prost(uint64, tag = "6")]
+    pub(super) cut_mark: u64,
+    #[prost(message, repeated, tag = "7")]
+    pub(super) flights: Vec<Slot>,
+    #[prost(sint64, tag = "8")]
+    pub(super) ramp: i64,
+    #[prost(uint64, tag = "9")]
+    pub(super) ramp_cut_mark: u64,
+    #[prost(bool, tag = "10")]
+    pub(super) ramp_met_refusal: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Refusal {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) group: Bytes,
+    #[prost(sint64, tag = "2")]
+    pub(super) at: i64,
+}

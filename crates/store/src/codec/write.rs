@@ -1,0 +1,145 @@
+//! From a scope value to its messages.
+
+use bytes::Bytes;
+use paceline_core::bucket::{BucketState, Learned, Observation};
+use paceline_core::floor::Floor;
+use paceline_core::holds::Holds;
+use paceline_core::level::Level;
+use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::units::Span;
+use paceline_core::value::{GroupState, ScopeValue};
+use prost::Message;
+
+use super::wire;
+
+/// The body of a value.
+pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
+    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired } = value;
+    let refusal = last_refusal.as_ref();
+    wire::Scope {
+        buckets: buckets.iter().map(|state| message(&bucket(state))).collect(),
+        groups: groups.iter().map(|state| message(&group(state))).collect(),
+        floor: under.map(floor),
+        last_refusal: refusal.map(|(group, at)| wire::Refusal { group: text(group), at: at.as_micros() }),
+        repaired: *repaired,
+    }
+}
+
+// Each state is taken apart by name, so that a new field cannot be forgotten here.
+
+fn bucket(state: &BucketState) -> wire::Bucket {
+    let BucketState {
+        plan: planned,
+        learned: known,
+        level: stock,
+        burst,
+        window_end,
+        opens_at,
+        fired,
+        spreading,
+        fired_at_turn,
+        paced_until,
+        observed: seen,
+        typical,
+        started,
+        floor: under,
+        holds: held,
+    } = state;
+    wire::Bucket {
+        plan: Some(plan(planned)),
+        learned: (*known != Learned::default()).then(|| learned(known)),
+        level: (*stock != Level::default()).then(|| level(stock)),
+        burst: (*burst != Level::default()).then(|| level(burst)),
+        window_end: window_end.as_micros(),
+        opens_at: opens_at.as_micros(),
+        fired: *fired,
+        spreading: *spreading,
+        fired_at_turn: *fired_at_turn,
+        paced_until: paced_until.as_micros(),
+        observed: seen.as_ref().map(observed),
+        typical: typical.as_milli(),
+        started: *started,
+        floor: under.map(floor),
+        holds: holds(held),
+    }
+}
+
+fn plan(plan: &BucketPlan) -> wire::Plan {
+    let BucketPlan { id: BucketId { owner, name }, meter, limit, per, capacity, burst, refill, start, learn_above } = plan;
+    let (owner_kind, owner) = match owner {
+        Owner::Group(key) => (wire::OWNER_GROUP, text(key)),
+        Owner::Shared(name) => (wire::OWNER_SHARED, text(name)),
+        Owner::Account => (wire::OWNER_ACCOUNT, Bytes::new()),
+    };
+    wire::Plan {
+        owner_kind,
+        owner,
+        name: text(name),
+        meter: text(meter),
+        limit: *limit,
+        per: per.map(Span::as_micros),
+        capacity: *capacity,
+        burst: *burst,
+        refill: match refill {
+            None => wire::REFILL_UNKNOWN,
+            Some(Refill::Continuous) => wire::REFILL_CONTINUOUS,
+            Some(Refill::Window) => wire::REFILL_WINDOW,
+            Some(Refill::Held) => wire::REFILL_HELD,
+        },
+        start: match start {
+            StartLevel::Cautious => wire::START_CAUTIOUS,
+            StartLevel::Full => wire::START_FULL,
+        },
+        learn_above: *learn_above,
+    }
+}
+
+fn learned(learned: &Learned) -> wire::Learned {
+    let Learned { limit, per, windowed, candidate, agreeing, candidate_mark } = *learned;
+    wire::Learned { limit, per: per.map(Span::as_micros), windowed, candidate, agreeing: u32::from(agreeing), candidate_mark }
+}
+
+fn level(level: &Level) -> wire::Level {
+    let Level { amount, as_of, carry } = *level;
+    wire::Level { amount: amount.as_milli(), as_of: as_of.as_micros(), carry }
+}
+
+fn observed(seen: &Observation) -> wire::Observed {
+    let Observation { mark, remaining, at } = *seen;
+    wire::Observed { mark, remaining: remaining.as_milli(), at: at.as_micros() }
+}
+
+fn floor(floor: Floor) -> wire::Floor {
+    let Floor { until, since, source } = floor;
+    wire::Floor { until: until.as_micros(), since: since.as_micros(), source: u32::from(source as u8) }
+}
+
+fn holds(holds: &Holds) -> Vec<wire::Slot> {
+    let slots = holds.slots().iter();
+    slots.map(|slot| wire::Slot { ends: slot.ends.as_micros(), amount: slot.amount.as_milli() }).collect()
+}
+
+fn group(state: &GroupState) -> wire::Group {
+    let GroupState { key, is_each, floor: under, granted, refusals, cut_mark, flights, ramp, ramp_cut_mark, ramp_met_refusal } =
+        state;
+    wire::Group {
+        key: text(key),
+        is_each: *is_each,
+        floor: under.map(floor),
+        granted: *granted,
+        refusals: *refusals,
+        cut_mark: *cut_mark,
+        flights: holds(flights),
+        ramp: ramp.as_milli(),
+        ramp_cut_mark: *ramp_cut_mark,
+        ramp_met_refusal: *ramp_met_refusal,
+    }
+}
+
+fn text(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn message(message: &impl Message) -> Bytes {
+    message.encode_to_vec().into()
+}

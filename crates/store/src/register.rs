@@ -1,0 +1,174 @@
+//! The trait that every store implements: a register per scope, with records beside it.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use paceline_core::units::FleetTime;
+
+use crate::codec::Header;
+use crate::error::StoreError;
+use crate::key::{RecordKey, ScopeKey};
+use crate::token::TokenKeys;
+
+/// Which value of a scope; zero: nothing is stored. It is the version in the value's header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// Nothing is stored (yet, or any more).
+    pub const NONE: Self = Self(0);
+
+    /// The version to write over this one. A scope begins with the microsecond of its first commit and not with one: should
+    /// the value get lost and begin anew, no version of before comes back, and a writer that missed the loss is told so.
+    pub fn next(self, now: FleetTime) -> Self {
+        match self {
+            Self::NONE => Self(u64::try_from(now.as_micros()).unwrap_or(0).max(1)),
+            Self(version) => Self(version.saturating_add(1)),
+        }
+    }
+}
+
+/// What a scope holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Its version; [`Version::NONE`] exactly when there is no value.
+    pub version: Version,
+    /// Its bytes: header and body (see [`crate::codec`]).
+    pub value: Option<Bytes>,
+}
+
+/// What a record write asks of what is stored under its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing: it overwrites.
+    Anything,
+    /// That nothing is there, or that its life is over.
+    Absent,
+}
+
+/// A record to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordWrite {
+    /// Its key; a commit names each key once.
+    pub key: RecordKey,
+    /// Its bytes.
+    pub value: Bytes,
+    /// It counts until this instant, within [`crate::bounded`].
+    pub keep_until: FleetTime,
+    /// What must hold for the commit to happen.
+    pub must_be: Expect,
+}
+
+/// One atomic step: all of it happens, or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The version that was read.
+    pub expected: Version,
+    /// The value to store; the version in its header must be above `expected` (see [`Version::next`]).
+    pub value: Bytes,
+    /// The value is kept until this instant, within [`crate::bounded`].
+    pub keep_until: FleetTime,
+    /// The records to write.
+    pub records: Vec<RecordWrite>,
+}
+
+impl Commit {
+    /// Checks what needs no look into the store, for stores to call first; returns the version it would write.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`]: a value without a header, a version that does not rise, a key that is written twice.
+    pub fn check(&self) -> Result<Version, StoreError> {
+        let invalid = |reason| Err(StoreError::Invalid { reason });
+        let Ok(header) = Header::read(&self.value) else { return invalid("its value has no header") };
+        if header.version <= self.expected {
+            return invalid("the version in its value's header is not above the expected one");
+        }
+        let mut keys = HashSet::with_capacity(self.records.len());
+        if !self.records.iter().all(|record| keys.insert(record.key)) {
+            return invalid("it writes a record twice");
+        }
+        Ok(header.version)
+    }
+}
+
+/// What became of a commit. On anything but `Done` nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// It happened; the scope has this version now.
+    Done(Version),
+    /// Another value is there than the one that was read: decide again on this one.
+    Stale(Loaded),
+    /// A record that must be absent is there: the first one in the order of the commit.
+    RecordExists {
+        /// Its key.
+        key: RecordKey,
+        /// Its bytes.
+        value: Bytes,
+    },
+}
+
+/// A register of scope values. All methods may be called from any task at any time; dropping a future leaves the store whole,
+/// and a commit so dropped may or may not have happened.
+pub trait Store: Send + Sync + 'static {
+    /// Reads a scope's value.
+    fn load(&self, scope: &ScopeKey) -> impl Future<Output = Result<Loaded, StoreError>> + Send;
+
+    /// Reads records of a scope, in the order of `keys`; `None`: there is none, or its life is over.
+    fn records(
+        &self,
+        scope: &ScopeKey,
+        keys: &[RecordKey],
+    ) -> impl Future<Output = Result<Vec<Option<Bytes>>, StoreError>> + Send;
+
+    /// Checks the version, then the records, and then writes value and records: one atomic step.
+    fn commit(&self, scope: &ScopeKey, commit: Commit) -> impl Future<Output = Result<Committed, StoreError>> + Send;
+
+    /// Fleet time, as all users of this store see it; never goes back within a process.
+    fn now(&self) -> FleetTime;
+
+    /// The keys of lease and ticket tokens, the same for all users of this store. Ask again now and then: they rotate.
+    fn token_keys(&self) -> impl Future<Output = Result<TokenKeys, StoreError>> + Send;
+}
+
+impl<S: Store> Store for Arc<S> {
+    fn load(&self, scope: &ScopeKey) -> impl Future<Output = Result<Loaded, StoreError>> + Send {
+        S::load(self, scope)
+    }
+
+    fn records(
+        &self,
+        scope: &ScopeKey,
+        keys: &[RecordKey],
+    ) -> impl Future<Output = Result<Vec<Option<Bytes>>, StoreError>> + Send {
+        S::records(self, scope, keys)
+    }
+
+    fn commit(&self, scope: &ScopeKey, commit: Commit) -> impl Future<Output = Result<Committed, StoreError>> + Send {
+        S::commit(self, scope, commit)
+    }
+
+    fn now(&self) -> FleetTime {
+        S::now(self)
+    }
+
+    fn token_keys(&self) -> impl Future<Output = Result<TokenKeys, StoreError>> + Send {
+        S::token_keys(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_rise_and_never_come_back_after_a_loss() {
+        let now = FleetTime::from_secs(1_800_000_000);
+        let first = Version::NONE.next(now);
+        assert_eq!(first, Version(1_800_000_000_000_000));
+        assert_eq!(first.next(FleetTime::ZERO), Version(first.0 + 1));
+        assert_eq!(Version::NONE.next(FleetTime::ZERO), Version(1), "zero means that nothing is stored");
+        assert_eq!(Version::NONE.next(FleetTime::from_secs(-5)), Version(1));
+    }
+}

@@ -1,0 +1,123 @@
+//! One stored value of each released schema, which every later release must read: what a fleet has stored before an upgrade
+//! is still there after it. Written once with `UPDATE=1 cargo test -p paceline-store --test golden`; a released file is never
+//! written again.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use paceline_core::bucket::{BucketState, Learned, Observation};
+use paceline_core::floor::Floor;
+use paceline_core::holds::Holds;
+use paceline_core::level::Level;
+use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::signal::Source;
+use paceline_core::units::{FleetTime, Milli, Span};
+use paceline_core::value::{GroupState, ScopeValue};
+use paceline_store::Version;
+use paceline_store::codec::{self, Decoded, Header};
+
+const NOW: FleetTime = FleetTime::from_secs(1_800_000_000);
+const HEADER: Header = Header::new(2, Version(1_799_999_000_000_042), 0x1122_3344_5566_7788);
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/scope-v1.bin")
+}
+
+#[test]
+fn the_value_of_schema_1_is_read_and_written_as_ever() {
+    let value = value();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::create_dir_all(path().parent().unwrap()).unwrap();
+        std::fs::write(path(), codec::encode(&HEADER, &value)).unwrap();
+    }
+    let golden = Bytes::from(std::fs::read(path()).unwrap());
+    assert_eq!(codec::decode(&golden, NOW), Ok(Decoded { header: HEADER, value: value.clone(), repaired: 0 }));
+    assert!(golden == codec::encode(&HEADER, &value), "the same value is written as other bytes: released readers?");
+}
+
+/// A value in which every field is set, each to something else.
+fn value() -> ScopeValue {
+    let floor = |secs, source| Some(Floor { until: NOW + Span::from_secs(secs), since: NOW - Span::from_secs(1), source });
+    let mut group = GroupState::new(Arc::from("gpt-*"), true);
+    group.floor = floor(2, Source::RetryAfterSeconds);
+    (group.granted, group.refusals, group.cut_mark, group.ramp_cut_mark) = (1_000, 3, 990, 980);
+    group.flights.take(NOW + Span::from_secs(60), Milli::from_units(5));
+    (group.ramp, group.ramp_met_refusal) = (Milli::from_milli(7_250), true);
+    ScopeValue {
+        buckets: vec![tokens(), daily_requests(), concurrency()],
+        groups: vec![group, GroupState::new(Arc::from(""), false)],
+        floor: floor(900, Source::ErrorBody),
+        last_refusal: Some((Arc::from("gpt-*"), NOW - Span::from_millis(250))),
+        repaired: 4,
+    }
+}
+
+/// Continuous refill, everything configured and everything learned.
+fn tokens() -> BucketState {
+    BucketState {
+        learned: Learned {
+            limit: Some(250_000),
+            per: Some(Span::from_secs(61)),
+            windowed: Some(false),
+            candidate: 450_000,
+            agreeing: 2,
+            candidate_mark: 1_200_000,
+        },
+        level: Level { amount: Milli::from_milli(-12_345), as_of: NOW + Span::from_millis(40), carry: 59_999_999 },
+        burst: Level { amount: Milli::from_milli(9_001), as_of: NOW + Span::from_millis(41), carry: 17 },
+        fired: 1_234_567,
+        paced_until: NOW + Span::from_millis(730),
+        observed: Some(Observation { mark: 1_222_222, remaining: Milli::from_units(17), at: NOW - Span::from_millis(5) }),
+        typical: Milli::from_milli(812_345),
+        started: true,
+        floor: Some(Floor { until: NOW + Span::from_secs(3), since: NOW, source: Source::ResetHeader }),
+        ..BucketState::new(BucketPlan {
+            id: BucketId { owner: Owner::Group(Arc::from("gpt-*")), name: Arc::from("tokens") },
+            meter: Arc::from("tokens"),
+            limit: Some(300_000),
+            per: Some(Span::from_secs(60)),
+            capacity: Some(200_000),
+            burst: Some(10_000),
+            refill: Some(Refill::Continuous),
+            start: StartLevel::Full,
+            learn_above: true,
+        })
+    }
+}
+
+/// A window seen from somewhere in its middle.
+fn daily_requests() -> BucketState {
+    BucketState {
+        window_end: NOW + Span::from_secs(40_000),
+        opens_at: NOW - Span::from_secs(46_400),
+        fired: 77_000,
+        spreading: true,
+        fired_at_turn: 70_000,
+        ..BucketState::new(plan(Owner::Shared(Arc::from("embeddings")), "requests_day", "requests", Refill::Window))
+    }
+}
+
+/// Units in use.
+fn concurrency() -> BucketState {
+    let mut holds = Holds::default();
+    holds.take(NOW + Span::from_secs(61), Milli::from_units(3));
+    holds.take(NOW + Span::from_secs(320), Milli::from_units(1));
+    BucketState { holds, ..BucketState::new(plan(Owner::Account, "concurrency", "concurrency", Refill::Held)) }
+}
+
+fn plan(owner: Owner, name: &str, meter: &str, refill: Refill) -> BucketPlan {
+    BucketPlan {
+        id: BucketId { owner, name: Arc::from(name) },
+        meter: Arc::from(meter),
+        limit: Some(1_000),
+        per: (refill == Refill::Window).then_some(Span::from_secs(86_400)),
+        capacity: None,
+        burst: None,
+        refill: Some(refill),
+        start: StartLevel::Cautious,
+        learn_above: false,
+    }
+}
