@@ -40,8 +40,7 @@ impl Settings for Configured {
     }
 
     fn read(&self, provider: &str, answer: &AnswerParts<'_>) -> Signal {
-        let provider = provider.to_lowercase();
-        let entry = catalogue().get_or_generic(self.config.catalogue_name(&provider));
+        let entry = catalogue().get_or_generic(self.config.catalogue_name(provider));
         let headers: Vec<(&str, &[u8])> =
             answer.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let answer = Answer {
