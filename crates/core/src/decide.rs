@@ -102,6 +102,9 @@ pub fn decide<R: Rng + ?Sized>(value: &mut ScopeValue, queue: &mut Queue, now: F
     if let Some((limit, _)) = queue.first_limit() {
         sooner(&mut pass.look_again_at, limit + Span::from_micros(1));
     }
+    if let Some(back_at) = queue.next_back() {
+        sooner(&mut pass.look_again_at, back_at);
+    }
     pass
 }
 
@@ -190,7 +193,7 @@ fn deny_overdue(queue: &mut Queue, now: FleetTime, pass: &mut Pass) {
             return;
         }
         let what = queue.get(id).map(|waiting| waiting.ask.until_deadline);
-        let cause = queue.lane_of(id).map(|lane| lane.ledger.current().clone());
+        let cause = queue.cause_of(id);
         let detail = format!(
             "{} is over; it waited for {}",
             if what == Some(true) { "the deadline" } else { "max_wait" },

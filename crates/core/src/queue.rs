@@ -1,13 +1,15 @@
 //! Who waits, in what order: a pure structure in the memory of the replica that holds the calls.
 //!
 //! A *lane* holds the calls of one class in one group, first come first served by stamp. Absent callers (away with a ticket)
-//! are remembered only to tell the others how many are ahead; they are never granted anything.
+//! are remembered only to tell the others how many are ahead; they are never granted anything. A call with a floor of its own
+//! (the provider refused this call alone) is *parked* until shortly before that floor ends: it keeps its place and nobody waits
+//! behind it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::amounts::Amounts;
-use crate::delays::{DelayPart, Ledger, RunnerUp, Snapshot};
+use crate::delays::{self, Cause, DelayPart, Ledger, RunnerUp, Snapshot};
 use crate::lease::{CallFloor, Serial};
 use crate::plan::{Class, GroupPlan};
 use crate::units::{FleetTime, Milli, Span};
@@ -70,13 +72,19 @@ pub struct Waiting {
     /// What else would have held it up, found at its first look.
     pub runner_up: Option<RunnerUp>,
     snapshot: Snapshot,
+    /// Since when it is parked, and why.
+    parked: Option<(FleetTime, Cause)>,
 }
 
 /// Calls of one class in one group.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// Present callers by stamp.
+    /// Present callers by stamp, parked ones included.
     pub waiting: BTreeMap<Serial, Waiting>,
+    /// Present callers that are not parked.
+    ready: BTreeSet<Serial>,
+    /// Parked callers by the instant at which they come back into line.
+    parked: BTreeSet<(FleetTime, Serial)>,
     /// Absent callers by stamp: until when they are remembered.
     absent: BTreeMap<Serial, FleetTime>,
     /// What held the lane up, in total.
@@ -107,6 +115,8 @@ impl Queue {
         let key = LaneKey { class: ask.class, group: ask.plan.key.clone() };
         let lane = self.lanes.entry(key.clone()).or_insert_with(|| Lane {
             waiting: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            parked: BTreeSet::new(),
             absent: BTreeMap::new(),
             ledger: Ledger::new(now),
         });
@@ -115,8 +125,16 @@ impl Queue {
         self.limits.insert((ask.wait_until, ask.id));
         self.fresh.push(ask.id);
         self.places.insert(ask.id, (key, ask.stamp));
+        let back_at = ask.not_before.map(|floor| floor.until - ask.class.horizon()).filter(|back_at| *back_at > now);
+        let parked = ask.not_before.filter(|_| back_at.is_some()).map(|floor| (now, Cause::plain(floor.source)));
+        match back_at {
+            Some(back_at) => lane.parked.insert((back_at, ask.stamp)),
+            None => lane.ready.insert(ask.stamp),
+        };
+        // Who has waited before and is put in line again (back with a ticket, another configuration) is not new here.
+        let fresh = ask.prior.is_empty();
         let snapshot = lane.ledger.snapshot();
-        lane.waiting.insert(ask.stamp, Waiting { ask, fresh: true, runner_up: None, snapshot });
+        lane.waiting.insert(ask.stamp, Waiting { ask, fresh, runner_up: None, snapshot, parked });
     }
 
     /// Takes a call out; `None` if it is not there. With its wait so far by cause, which adds up to `now - asked_at`.
@@ -125,10 +143,17 @@ impl Queue {
         let lane = self.lanes.get_mut(&key)?;
         let waiting = lane.waiting.remove(&stamp)?;
         self.limits.remove(&(waiting.ask.wait_until, id));
+        lane.ready.remove(&stamp);
+        lane.parked.retain(|(_, parked)| waiting.parked.is_none() || *parked != stamp);
         lane.ledger.advance(now);
         let mut parts = waiting.ask.prior.clone();
-        for part in lane.ledger.since(&waiting.snapshot) {
-            crate::delays::add(&mut parts, &part.cause, part.length);
+        match &waiting.parked {
+            Some((since, cause)) => delays::add(&mut parts, cause, now.since(*since)),
+            None => {
+                for part in lane.ledger.since(&waiting.snapshot) {
+                    delays::add(&mut parts, &part.cause, part.length);
+                }
+            }
         }
         if lane.waiting.is_empty() && lane.absent.is_empty() {
             self.lanes.remove(&key);
@@ -154,6 +179,17 @@ impl Queue {
     /// The lane a waiting call is in.
     pub fn lane_of(&self, id: AskId) -> Option<&Lane> {
         self.lanes.get(&self.places.get(&id)?.0)
+    }
+
+    /// What a waiting call waits for: its own floor, or what holds its lane up.
+    pub fn cause_of(&self, id: AskId) -> Option<Cause> {
+        let own = self.get(id)?.parked.as_ref().map(|(_, cause)| cause.clone());
+        own.or_else(|| self.lane_of(id).map(|lane| lane.ledger.current().clone()))
+    }
+
+    /// When the next parked call comes back into line, if any.
+    pub fn next_back(&self) -> Option<FleetTime> {
+        self.lanes.values().filter_map(|lane| lane.parked.first()).map(|(back_at, _)| *back_at).min()
     }
 
     /// The lanes.
@@ -206,6 +242,11 @@ impl Queue {
         standing
     }
 
+    /// Forgets an absent caller; false when nobody with this stamp is away.
+    pub fn forget_place(&mut self, stamp: Serial) -> bool {
+        self.lanes.values_mut().any(|lane| lane.absent.remove(&stamp).is_some())
+    }
+
     /// Forgets absent callers whose time is over, and empty lanes.
     pub fn forget_absent(&mut self, now: FleetTime) {
         self.lanes.retain(|_, lane| {
@@ -236,19 +277,34 @@ impl Queue {
     pub(crate) fn advance(&mut self, now: FleetTime) {
         for lane in self.lanes.values_mut() {
             lane.ledger.advance(now);
+            lane.unpark(now);
         }
     }
 }
 
 impl Lane {
-    /// The caller whose turn it is.
+    /// The caller whose turn it is; none when all are parked.
     pub fn head(&self) -> Option<&Waiting> {
-        self.waiting.first_key_value().map(|(_, waiting)| waiting)
+        self.ready.first().and_then(|stamp| self.waiting.get(stamp))
     }
 
     /// When the longest waiting call entered the line.
     pub fn oldest(&self) -> Option<FleetTime> {
-        self.head().map(|waiting| waiting.ask.asked_at)
+        self.waiting.first_key_value().map(|(_, waiting)| waiting.ask.asked_at)
+    }
+
+    /// Takes those back into line whose own floor is about to end; their ledger was that floor until now.
+    fn unpark(&mut self, now: FleetTime) {
+        while let Some((_, stamp)) = self.parked.first().copied().filter(|(back_at, _)| *back_at <= now) {
+            self.parked.pop_first();
+            self.ready.insert(stamp);
+            let Some(waiting) = self.waiting.get_mut(&stamp) else { continue };
+            if let Some((since, cause)) = waiting.parked.take() {
+                delays::add(&mut waiting.ask.prior, &cause, now.since(since));
+                waiting.ask.entered_at = now;
+                waiting.snapshot = self.ledger.snapshot();
+            }
+        }
     }
 }
 
