@@ -2,12 +2,12 @@
 //!
 //! An answer's `remaining` was true at some instant between sending and answering. What we granted meanwhile is known exactly
 //! (the lease carries the bucket's `fired` as its mark); what refilled meanwhile is known within bounds. So each observation
-//! gives an interval for the level now: a level above it is cut at once, one below it is raised by a quarter of the distance,
-//! one inside it is left alone. The first observation sets the level outright.
+//! gives an interval for the level now: a level above it is cut at once, one below it is raised by a quarter of the distance
+//! (only by calls that had been in line), one inside it is left alone. The first observation sets the level outright.
 
 use crate::bucket::{BucketState, Observation};
 use crate::level::{Level, Rate};
-use crate::plan::Refill;
+use crate::plan::{Refill, StartLevel};
 use crate::signal::{ObservedBucket, ResetMeans};
 use crate::units::{FleetTime, Milli, Span};
 
@@ -31,6 +31,9 @@ pub struct Seen {
     pub refused: bool,
     /// What the call cost here.
     pub cost: Milli,
+    /// Whether the call had been in line. Those are sent spaced; calls that are let through at once may go in a crowd, in which
+    /// any of them may arrive first and tell of units that the others are about to take.
+    pub in_line: bool,
 }
 
 /// What learning changed, for events and metrics.
@@ -137,27 +140,39 @@ fn learn_limit(bucket: &mut BucketState, told: u64, mark: i64) -> bool {
 fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBucket, seen: Seen) {
     let Some(rate) = bucket.rate() else { return };
     let older = bucket.observed.is_some_and(|last| seen.mark < last.mark);
-    let outright = (bucket.observed.is_none() && !older) || seen.refused;
+    let raise = match seen.refused || (bucket.observed.is_none() && !is_vouched_full(bucket)) {
+        true if !older => Raise::Outright,
+        _ if seen.in_line && !older => Raise::ByGain,
+        _ => Raise::Never,
+    };
     if bucket.effective().refill == Refill::Window {
         if !align_window(bucket, observed, &rate, seen) {
             return;
         }
         let fired = fired_since(bucket, seen.mark.max(bucket.fired_at_turn));
         let told = (remaining - fired).min(rate.capacity);
-        settle_on(bucket, told, told, outright, older, seen.now, &rate);
+        settle_on(bucket, told, told, raise, seen.now, &rate);
     } else {
         let fired = fired_since(bucket, seen.mark);
         let low = (remaining - fired + rate.gained_in(seen.now.since(seen.answered_at))).min(rate.capacity);
         let high = (remaining - fired + rate.gained_in(seen.now.since(seen.sent_at))).min(rate.capacity);
-        settle_on(bucket, low, high, outright, older, seen.now, &rate);
+        settle_on(bucket, low, high, raise, seen.now, &rate);
     }
     if !older {
         bucket.observed = Some(Observation { mark: seen.mark, remaining, at: seen.answered_at });
     }
 }
 
-/// Moves the level at `now` into `[low, high]`.
-fn settle_on(bucket: &mut BucketState, low: Milli, high: Milli, outright: bool, older: bool, now: FleetTime, rate: &Rate) {
+/// How far an observation may raise a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Raise {
+    Outright,
+    ByGain,
+    Never,
+}
+
+/// Moves the level at `now` into `[low, high]`: down at once, up as far as `raise` allows.
+fn settle_on(bucket: &mut BucketState, low: Milli, high: Milli, raise: Raise, now: FleetTime, rate: &Rate) {
     if !bucket.started {
         bucket.started = true;
         bucket.level = Level::new(low, now);
@@ -165,45 +180,70 @@ fn settle_on(bucket: &mut BucketState, low: Milli, high: Milli, outright: bool, 
         return;
     }
     let Some(level) = bucket.level_at(now) else { return };
-    let change = if level > high {
-        high - level
-    } else if older || level >= low {
-        Milli::ZERO
-    } else if outright {
-        low - level
-    } else {
-        Milli::from_milli((low - level).as_milli() / GAIN_DIVISOR)
+    let change = match raise {
+        _ if level > high => high - level,
+        Raise::Outright if level < low => low - level,
+        Raise::ByGain if level < low => Milli::from_milli((low - level).as_milli() / GAIN_DIVISOR),
+        _ => Milli::ZERO,
     };
     bucket.shift_level(change);
 }
 
-/// Brings our window in line with the one the answer speaks of; false when the answer is about a window that is over.
+/// Brings our window in line with the one the answer speaks of; false when the answer is about a window that is over, or when
+/// it does not tell which one.
+///
+/// The figure was true at some instant between sending and answering, and resets are rounded up, so the window ends between
+/// `sent + reset - grain` and `answered + reset`. Within these bounds we keep what we have; outside we take the later bound:
+/// it is never too early, and a quick answer moves it forward again.
 fn align_window(bucket: &mut BucketState, observed: &ObservedBucket, rate: &Rate, seen: Seen) -> bool {
     let Some(reset) = observed.reset_in.filter(|reset| *reset > Span::ZERO) else {
         // No reset, or one that is past: the figure is about a window we cannot place. Only a current one may be corrected.
         return observed.reset_in.is_none() && seen.answered_at + rate.per > seen.now;
     };
-    let end = seen.answered_at + reset;
-    if end <= seen.now {
+    let latest = seen.answered_at + reset;
+    let earliest = (seen.sent_at + reset - grain_of(reset)).min(latest);
+    if latest <= seen.now {
         return false;
     }
-    let distance = Span::from_micros(i64::try_from((end - bucket.window_end).as_micros().unsigned_abs()).unwrap_or(i64::MAX));
-    let same = bucket.window_end != FleetTime::ZERO && distance < Span::from_micros(rate.per.as_micros() / 2);
-    if !same {
-        if bucket.window_end > end && bucket.observed.is_some() {
+    let is_guess = bucket.window_end == FleetTime::ZERO || bucket.observed.is_none();
+    if !is_guess && latest - earliest >= rate.per {
+        // The answer took longer than a window: whose figure it is nobody knows. Only a refusal says something about now: the
+        // next units come after it, and not a second time when our own idea of the window ends a moment later.
+        if seen.refused {
+            bucket.window_end = bucket.window_end.max(latest);
+        }
+        return seen.refused;
+    }
+    let half = Span::from_micros(rate.per.as_micros() / 2);
+    let within = earliest <= bucket.window_end && bucket.window_end <= latest;
+    let same = within || (bucket.window_end > earliest - half && bucket.window_end < latest + half);
+    if !same || is_guess {
+        if bucket.window_end > latest && !is_guess {
             return false; // about an earlier window than the one we have seen already
         }
         bucket.opens_at = FleetTime::ZERO;
-        bucket.fired_at_turn = bucket.fired_at_turn.max(seen.mark.saturating_sub(seen.cost.as_milli()));
-        bucket.level = Level::new(rate.capacity, seen.now);
-        bucket.started = true;
+        if !(is_guess && is_vouched_full(bucket)) {
+            bucket.fired_at_turn = bucket.fired_at_turn.max(seen.mark.saturating_sub(seen.cost.as_milli()));
+            bucket.level = Level::new(rate.capacity, seen.now);
+            bucket.started = true;
+        }
     }
-    // Whole-second resets jitter: follow a window's end only forwards, never to an earlier opening.
-    if !same || end > bucket.window_end {
-        bucket.window_end = end;
+    if !within {
+        bucket.window_end = latest;
     }
     bucket.spreading = false;
     true
+}
+
+/// To what resets are rounded: whole seconds or milliseconds.
+fn grain_of(reset: Span) -> Span {
+    if reset.as_micros() % 1_000_000 == 0 { Span::from_secs(1) } else { Span::from_millis(1) }
+}
+
+/// Whether a person said that it starts full: then its first answers have nothing to raise it to, and may have overtaken others
+/// that took their share before them.
+fn is_vouched_full(bucket: &BucketState) -> bool {
+    bucket.started && bucket.plan.start == StartLevel::Full && bucket.plan.limit.is_some()
 }
 
 fn fired_since(bucket: &BucketState, mark: i64) -> Milli {
@@ -218,7 +258,7 @@ pub fn inferred_window(observed: &ObservedBucket) -> Option<(Span, Span)> {
     if observed.reset_means != ResetMeans::Full || reset <= 0 {
         return None;
     }
-    let grain = if reset % 1_000_000 == 0 { 1_000_000 } else { 1_000 };
+    let grain = grain_of(Span::from_micros(reset)).as_micros();
     let window = |micros: i64| {
         let window = i128::from(limit) * i128::from(micros) / i128::from(used);
         Span::from_micros(i64::try_from(window).unwrap_or(i64::MAX).max(1))

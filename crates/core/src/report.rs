@@ -4,6 +4,7 @@ use rand::Rng;
 
 use crate::amounts::Amounts;
 use crate::backoff;
+use crate::bucket::BucketState;
 use crate::floor::{self, Floor};
 use crate::holds::Holds;
 use crate::learn::{self, Seen};
@@ -207,6 +208,7 @@ fn learn_buckets(
             now,
             refused: signal.kind == AnswerKind::Throttled,
             cost: charge.map_or(Milli::ZERO, |charge| charge.amount),
+            in_line: lease.waited() > Span::ZERO,
         };
         let learnt = learn::learn(bucket, observed, seen);
         done.limits_changed += u32::from(learnt.limit_changed);
@@ -242,6 +244,9 @@ fn refused<R: Rng + ?Sized>(
 ) {
     shrink_ramp(value, binding, lease);
     let Some(told) = signal.retry_after.filter(|told| *told > Span::ZERO) else {
+        if is_next_refusal(value, binding, lease) {
+            empty_levels(value, binding, lease, signal, now);
+        }
         return bare_refusal(value, binding, lease, now, rng, done, &BARE_REFUSAL);
     };
     let until = answered_at + told.min(crate::units::LONGEST_FLOOR);
@@ -353,29 +358,49 @@ fn evidence<'a>(value: &ScopeValue, binding: &Binding, lease: &Lease, signal: &'
     }
 }
 
-fn charge_of(lease: &Lease, bucket: &crate::bucket::BucketState) -> Option<Milli> {
+fn charge_of(lease: &Lease, bucket: &BucketState) -> Option<Milli> {
     lease.charges.iter().find(|charge| charge.bucket == bucket.plan.id).map(|charge| charge.amount)
 }
 
 /// A refusal that does not name its bucket: each bucket of the call that the answer is silent about holds less than the call
 /// cost. A window whose phase nobody has seen ends when the provider says to come back.
 fn cap_levels(value: &mut ScopeValue, binding: &Binding, lease: &Lease, signal: &Signal, now: FleetTime, until: FleetTime) {
+    empty_levels(value, binding, lease, signal, now);
     for index in &binding.buckets {
-        let observed = value.buckets.get(*index).is_some_and(|bucket| {
-            signal.buckets.iter().any(|seen| *seen.meter == *bucket.plan.meter && seen.remaining.is_some())
-        });
-        let Some(bucket) = value.buckets.get_mut(*index).filter(|bucket| !observed && !bucket.is_held()) else { continue };
-        let (Some(cost), Some(level), Some(rate)) = (charge_of(lease, bucket), bucket.level_at(now), bucket.rate()) else {
+        let Some(bucket) = value.buckets.get_mut(*index).filter(|bucket| bucket.is_windowed() && bucket.observed.is_none())
+        else {
             continue;
         };
-        if level >= cost {
-            bucket.shift_level(cost - Milli::from_milli(1) - level);
-        }
-        if bucket.is_windowed() && bucket.observed.is_none() && until.since(now) <= rate.per {
+        if bucket.rate().is_some_and(|rate| until.since(now) <= rate.per) {
+            bucket.level.amount = bucket.level.amount.min(Milli::ZERO);
             bucket.window_end = until;
             bucket.opens_at = FleetTime::ZERO;
         }
     }
+}
+
+/// Buckets that refill evenly, and about which the refusal is silent, hold less than the call cost. A window is left alone: it
+/// would stay empty until an end that nobody has told.
+fn empty_levels(value: &mut ScopeValue, binding: &Binding, lease: &Lease, signal: &Signal, now: FleetTime) {
+    for index in &binding.buckets {
+        let is_told = |bucket: &BucketState| {
+            signal.buckets.iter().any(|seen| *seen.meter == *bucket.plan.meter && seen.remaining.is_some())
+        };
+        let Some(bucket) =
+            value.buckets.get_mut(*index).filter(|bucket| !bucket.is_held() && !bucket.is_windowed() && !is_told(bucket))
+        else {
+            continue;
+        };
+        let (Some(cost), Some(level)) = (charge_of(lease, bucket), bucket.level_at(now)) else { continue };
+        if level >= cost {
+            bucket.shift_level(cost - Milli::from_milli(1) - level);
+        }
+    }
+}
+
+/// Whether this refusal counts: those of calls granted before the last one was reported only repeat it.
+fn is_next_refusal(value: &ScopeValue, binding: &Binding, lease: &Lease) -> bool {
+    value.groups.get(binding.group).is_some_and(|group| lease.group_mark > group.cut_mark)
 }
 
 fn floor_group(value: &mut ScopeValue, binding: &Binding, new_floor: Floor, now: FleetTime) {
