@@ -74,7 +74,9 @@ pub fn verdict(ended: &Ended<'_>) -> Verdict {
     match (ended.outcome, kind) {
         (Outcome::Response, None | Some(AnswerKind::Ok)) => return Verdict::Done,
         (Outcome::Response, Some(AnswerKind::QuotaExhausted)) => return Verdict::GiveUp(Reason::QuotaExhausted),
-        (Outcome::Response, Some(AnswerKind::Rejected | AnswerKind::Impossible)) => return Verdict::GiveUp(Reason::NotRetryable),
+        (Outcome::Response, Some(AnswerKind::Rejected | AnswerKind::Impossible)) => {
+            return Verdict::GiveUp(Reason::NotRetryable);
+        }
         _ => {}
     }
     if ended.signal.is_some_and(|signal| !signal.retryable && signal.kind != AnswerKind::Failed) {
