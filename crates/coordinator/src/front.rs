@@ -4,24 +4,19 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use paceline_core::report::Outcome;
 use paceline_core::units::FleetTime;
 use paceline_store::{ScopeKey, Store};
 use paceline_telemetry::{Load, Telemetry};
-use prost::Message as _;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::{Actor, INBOX, Message};
 use crate::api::{AcquireRequest, Answer, CallError, ReportAnswer, ReportRequest, Target};
 use crate::gauges::Gauges;
+use crate::inputs::{ask_input, release_lease_input, release_ticket_input, report_input};
 use crate::metrics::Recorder;
-use crate::record::{CallKey, digest};
-use crate::scope::{AskInput, Input, ReleaseInput, Reply, ReplyId, ReportInput, Scope, ScopeView};
+use crate::scope::{Input, ReleaseInput, Reply, ReplyId, Scope, ScopeView};
 use crate::settings::{AnswerParts, Settings};
-use crate::token::{Keyring, Kind, Opened};
-use crate::wire::{LeaseWire, TicketWire};
+use crate::token::Keyring;
 
 /// What a coordinator is made of.
 pub struct Options<S> {
@@ -117,11 +112,7 @@ impl<S: Store> Coordinator<S> {
     /// # Errors
     /// A forged token; the store is away.
     pub async fn release_lease(&self, lease_id: &str) -> Result<bool, CallError> {
-        let (lease, is_authentic) = open_lease(lease_id, &self.0.keyring)?;
-        let Some(lease) = lease.filter(|_| is_authentic) else { return Ok(false) };
-        let target = Target { provider: lease.provider.clone(), account: lease.account.clone(), model: String::new() };
-        let key = CallKey::from_bytes(&lease.key);
-        self.release(&target, ReleaseInput { key, lease: Some(lease), place: None }).await
+        self.release(release_lease_input(lease_id, &self.0.keyring)?).await
     }
 
     /// Gives back a place in line; unknown places are no error.
@@ -129,16 +120,7 @@ impl<S: Store> Coordinator<S> {
     /// # Errors
     /// A forged token; the store is away.
     pub async fn release_ticket(&self, ticket: &[u8]) -> Result<bool, CallError> {
-        let Some(ticket) = (match self.0.keyring.open(Kind::Ticket, ticket) {
-            Opened::Authentic(body) => TicketWire::decode(body.as_slice()).ok(),
-            Opened::UnknownKey(_) => None,
-            Opened::Forged => return Err(forged("ticket")),
-        }) else {
-            return Ok(false);
-        };
-        let target = Target { provider: ticket.provider.clone(), account: ticket.account.clone(), model: String::new() };
-        let place = ticket.stamp.clone().map(paceline_core::lease::Serial::from);
-        self.release(&target, ReleaseInput { key: CallKey::from_bytes(&ticket.key), lease: None, place }).await
+        self.release(release_ticket_input(ticket, &self.0.keyring)?).await
     }
 
     /// Every live scope of this replica, sorted by name.
@@ -199,8 +181,10 @@ impl<S: Store> Coordinator<S> {
         self.0.store.now()
     }
 
-    async fn release(&self, target: &Target, input: ReleaseInput) -> Result<bool, CallError> {
-        match self.call(target, |id| Input::Release(id, Box::new(input))).await? {
+    async fn release(&self, input: Option<ReleaseInput>) -> Result<bool, CallError> {
+        let Some(input) = input else { return Ok(false) };
+        let target = input.target.clone();
+        match self.call(&target, |id| Input::Release(id, Box::new(input))).await? {
             Reply::Released(released) => Ok(released),
             _ => Err(lost()),
         }
@@ -289,11 +273,9 @@ impl<S: Store> Inner<S> {
             _ => return None,
         };
         let Answer::Granted(grant) = answer else { return None };
-        let (lease, _) = open_lease(&grant.lease_id, &self.keyring).ok()?;
-        let lease = lease?;
-        let key = CallKey::from_bytes(&lease.key);
+        let input = release_lease_input(&grant.lease_id, &self.keyring).ok()??;
         let id = self.next_reply.fetch_add(1, Ordering::Relaxed);
-        Some(Input::Release(id, Box::new(ReleaseInput { key, lease: Some(lease), place: None })))
+        Some(Input::Release(id, Box::new(input)))
     }
 
     fn load(&self) -> Vec<Load> {
@@ -324,128 +306,6 @@ impl Drop for LeaveOnDrop<'_> {
             // With a full inbox the place stays until its hold ends; a slot granted meanwhile is given back then.
             let _ = self.sender.try_send(Message { input: Input::Leave(id), reply: None });
         }
-    }
-}
-
-/// An ask with its names made canonical and its tokens opened.
-///
-/// # Errors
-/// Unknown names, forged tokens, tokens of another call.
-pub fn ask_input(mut request: AcquireRequest, settings: &dyn Settings, keyring: &Keyring) -> Result<AskInput, CallError> {
-    request.target = settings.canonical(&request.target)?;
-    request.attempt = request.attempt.max(1);
-    let key = CallKey::new(&request.identity, &request.tenant, &request.request_id, request.attempt);
-    let (ticket, place_lost) = match &request.ticket {
-        None => (None, false),
-        Some(bytes) => open_ticket(bytes, key, keyring)?,
-    };
-    let mut previous = None;
-    if let Some(lease_id) = &request.previous_lease_id {
-        let (lease, is_authentic) = open_lease(lease_id, keyring).map_err(|_| forged("previous_lease_id"))?;
-        previous = lease.filter(|_| is_authentic);
-    }
-    if let Some(lease) = &previous
-        && (lease.request_id != request.request_id || lease.tenant != request.tenant || lease.identity != request.identity)
-    {
-        return Err(CallError::Invalid { field: "previous_lease_id", problem: "it belongs to another call".to_string() });
-    }
-    if previous.as_ref().is_some_and(|lease| lease.attempt >= request.attempt) {
-        return Err(CallError::Invalid {
-            field: "attempt",
-            problem: "it must be higher than that of previous_lease_id".to_string(),
-        });
-    }
-    let previous_key = previous.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
-    let print = print_of(&request);
-    Ok(AskInput { request, key, print, ticket, place_lost, previous, deadline_at: None, previous_key })
-}
-
-/// A report with its token opened and its answer read.
-///
-/// # Errors
-/// A forged token, or one of another owner.
-pub fn report_input(
-    request: ReportRequest,
-    settings: &dyn Settings,
-    keyring: &Keyring,
-    now: FleetTime,
-) -> Result<ReportInput, CallError> {
-    let (lease, is_authentic) = open_lease(&request.lease_id, keyring)?;
-    if is_authentic && lease.as_ref().is_some_and(|lease| lease.identity != request.identity) {
-        return Err(CallError::Invalid { field: "lease_id", problem: "it belongs to another caller".to_string() });
-    }
-    let has_answer = request.outcome == Outcome::Response
-        && (request.status > 0 || request.grpc_status.is_some() || !request.headers.is_empty() || !request.body.is_empty());
-    let signal = lease.as_ref().filter(|_| has_answer).map(|lease| {
-        let answer = AnswerParts {
-            status: request.status,
-            grpc_status: request.grpc_status,
-            headers: &request.headers,
-            body: request.body.get(..crate::api::MOST_BODY_BYTES).unwrap_or(&request.body),
-            received_at_micros: now.as_micros(),
-            age_micros: request.age.as_micros(),
-        };
-        settings.read(&lease.provider, &answer)
-    });
-    let key = lease.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
-    Ok(ReportInput { request, lease, is_authentic, key, signal })
-}
-
-impl ReportInput {
-    fn target(&self) -> Option<Target> {
-        let lease = self.lease.as_ref()?;
-        Some(Target { provider: lease.provider.clone(), account: lease.account.clone(), model: lease.model.clone() })
-    }
-}
-
-/// A hash of what must be the same when a key is asked for again.
-pub(crate) fn print_of(request: &AcquireRequest) -> [u8; 16] {
-    let mut parts: Vec<Vec<u8>> = vec![
-        request.target.provider.as_bytes().to_vec(),
-        request.target.account.as_bytes().to_vec(),
-        request.target.model.as_bytes().to_vec(),
-    ];
-    for (meter, units) in request.cost.iter() {
-        parts.push(meter.as_bytes().to_vec());
-        parts.push(units.to_be_bytes().to_vec());
-    }
-    digest(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
-}
-
-/// The lease in a token, and whether it is authentic (otherwise: signed with a key we do not have).
-fn open_lease(lease_id: &str, keyring: &Keyring) -> Result<(Option<LeaseWire>, bool), CallError> {
-    let token = URL_SAFE_NO_PAD.decode(lease_id).map_err(|_| forged("lease_id"))?;
-    let (body, is_authentic) = match keyring.open(Kind::Lease, &token) {
-        Opened::Authentic(body) => (body, true),
-        Opened::UnknownKey(body) => (body, false),
-        Opened::Forged => return Err(forged("lease_id")),
-    };
-    match LeaseWire::decode(body.as_slice()) {
-        Ok(lease) => Ok((Some(lease), is_authentic)),
-        Err(_) if is_authentic => Ok((None, true)),
-        Err(_) => Err(forged("lease_id")),
-    }
-}
-
-fn open_ticket(bytes: &[u8], key: CallKey, keyring: &Keyring) -> Result<(Option<TicketWire>, bool), CallError> {
-    match keyring.open(Kind::Ticket, bytes) {
-        Opened::Forged => Err(forged("ticket")),
-        Opened::UnknownKey(_) => Ok((None, true)),
-        Opened::Authentic(body) => match TicketWire::decode(body.as_slice()) {
-            Ok(ticket) if ticket.key == key.0 => Ok((Some(ticket), false)),
-            Ok(_) => Err(CallError::Invalid {
-                field: "ticket",
-                problem: "it belongs to another call: send it with the same request_id, attempt and tenant".to_string(),
-            }),
-            Err(_) => Ok((None, true)),
-        },
-    }
-}
-
-fn forged(field: &'static str) -> CallError {
-    CallError::Invalid {
-        field,
-        problem: "it is not a token of this service, or it was changed: pass it on exactly as received".to_string(),
     }
 }
 

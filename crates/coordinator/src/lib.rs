@@ -8,6 +8,7 @@ pub mod api;
 mod configured;
 mod front;
 mod gauges;
+mod inputs;
 mod metrics;
 mod record;
 pub mod scope;
@@ -16,5 +17,6 @@ pub mod token;
 mod wire;
 
 pub use configured::Configured;
-pub use front::{Coordinator, Options, ask_input, report_input};
+pub use front::{Coordinator, Options};
+pub use inputs::{ask_input, release_lease_input, release_ticket_input, report_input};
 pub use record::{CallKey, Record};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use paceline_core::lease::Serial;
 use paceline_core::signal::Signal;
 
-use crate::api::{AcquireRequest, ReportRequest};
+use crate::api::{AcquireRequest, ReportRequest, Target};
 use crate::record::CallKey;
 use crate::scope::ReplyId;
 use crate::settings::Settings;
@@ -66,9 +66,18 @@ pub struct ReportInput {
 /// A release whose token has been opened.
 #[derive(Clone, Debug)]
 pub struct ReleaseInput {
+    /// The scope; its model is empty.
+    pub target: Target,
     /// The key of the lease or place.
     pub key: Option<CallKey>,
-    pub(crate) lease: Option<LeaseWire>,
-    /// The place, when a ticket is given back.
-    pub(crate) place: Option<Serial>,
+    pub(crate) what: GivenBack,
+}
+
+/// What a release names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GivenBack {
+    /// A lease, by its serial.
+    Lease(Serial),
+    /// A place in line, by its stamp.
+    Place(Serial),
 }

@@ -24,6 +24,7 @@ use crate::record::{CallKey, Record};
 use crate::settings::Settings;
 use crate::token::Keyring;
 
+pub(crate) use input::GivenBack;
 pub use input::{AskInput, Input, ReleaseInput, ReportInput};
 pub use view::{BucketView, FloorView, GroupView, LaneView, ScopeView};
 

@@ -11,7 +11,7 @@ use paceline_core::signal::AnswerKind;
 use paceline_core::units::{FleetTime, Span};
 use rand::Rng;
 
-use super::{AskInput, Effects, Event, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope, Undo};
+use super::{AskInput, Effects, Event, GivenBack, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope, Undo};
 use crate::api::{AcquireRequest, NotApplied, ReportAnswer, Target};
 use crate::record::{CallKey, Record};
 use crate::wire::{self, LeaseWire};
@@ -90,12 +90,15 @@ impl Scope {
             fx.replies.push((reply, Reply::Released(true)));
             return;
         }
-        if let Some(place) = input.place {
-            fx.replies.push((reply, Reply::Released(self.queue.forget_place(place))));
-            return;
-        }
+        let serial = match input.what {
+            GivenBack::Place(place) => {
+                fx.replies.push((reply, Reply::Released(self.queue.forget_place(place))));
+                return;
+            }
+            GivenBack::Lease(serial) => serial,
+        };
         let record = input.key.and_then(|key| Some((key, self.records.get(&key)?.clone())));
-        let same = |record: &Record| input.lease.as_ref().is_some_and(|lease| lease.serial == record.lease.serial);
+        let same = |record: &Record| wire::lease_of(&record.lease).serial == serial;
         let Some((key, mut record)) = record.filter(|(_, record)| !record.is_over && same(record) && now < record.ends_at)
         else {
             fx.replies.push((reply, Reply::Released(false)));
@@ -291,7 +294,7 @@ fn next_ask(wire: &LeaseWire, input: &ReportInput) -> Option<AskInput> {
         previous_lease_id: None,
         repeat: lease.repeat,
     };
-    let print = crate::front::print_of(&request);
+    let print = crate::inputs::print_of(&request);
     Some(AskInput {
         deadline_at: lease.deadline,
         request,

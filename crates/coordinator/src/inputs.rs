@@ -1,0 +1,168 @@
+//! Calls as inputs of the step: names made canonical, tokens opened, answers read.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use paceline_core::lease::Serial;
+use paceline_core::report::Outcome;
+use paceline_core::units::FleetTime;
+use prost::Message as _;
+
+use crate::api::{AcquireRequest, CallError, ReportRequest, Target};
+use crate::record::{CallKey, digest};
+use crate::scope::{AskInput, GivenBack, ReleaseInput, ReportInput};
+use crate::settings::{AnswerParts, Settings};
+use crate::token::{Keyring, Kind, Opened};
+use crate::wire::{LeaseWire, TicketWire};
+
+/// An ask with its names made canonical and its tokens opened.
+///
+/// # Errors
+/// Unknown names, forged tokens, tokens of another call.
+pub fn ask_input(mut request: AcquireRequest, settings: &dyn Settings, keyring: &Keyring) -> Result<AskInput, CallError> {
+    request.target = settings.canonical(&request.target)?;
+    request.attempt = request.attempt.max(1);
+    let key = CallKey::new(&request.identity, &request.tenant, &request.request_id, request.attempt);
+    let (ticket, place_lost) = match &request.ticket {
+        None => (None, false),
+        Some(bytes) => open_ticket(bytes, key, keyring)?,
+    };
+    let mut previous = None;
+    if let Some(lease_id) = &request.previous_lease_id {
+        let (lease, is_authentic) = open_lease(lease_id, keyring).map_err(|_| forged("previous_lease_id"))?;
+        previous = lease.filter(|_| is_authentic);
+    }
+    if let Some(lease) = &previous
+        && (lease.request_id != request.request_id || lease.tenant != request.tenant || lease.identity != request.identity)
+    {
+        return Err(CallError::Invalid { field: "previous_lease_id", problem: "it belongs to another call".to_string() });
+    }
+    if previous.as_ref().is_some_and(|lease| lease.attempt >= request.attempt) {
+        return Err(CallError::Invalid {
+            field: "attempt",
+            problem: "it must be higher than that of previous_lease_id".to_string(),
+        });
+    }
+    let previous_key = previous.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
+    let print = print_of(&request);
+    Ok(AskInput { request, key, print, ticket, place_lost, previous, deadline_at: None, previous_key })
+}
+
+/// A report with its token opened and its answer read.
+///
+/// # Errors
+/// A forged token, or one of another owner.
+pub fn report_input(
+    request: ReportRequest,
+    settings: &dyn Settings,
+    keyring: &Keyring,
+    now: FleetTime,
+) -> Result<ReportInput, CallError> {
+    let (lease, is_authentic) = open_lease(&request.lease_id, keyring)?;
+    if is_authentic && lease.as_ref().is_some_and(|lease| lease.identity != request.identity) {
+        return Err(CallError::Invalid { field: "lease_id", problem: "it belongs to another caller".to_string() });
+    }
+    let has_answer = request.outcome == Outcome::Response
+        && (request.status > 0 || request.grpc_status.is_some() || !request.headers.is_empty() || !request.body.is_empty());
+    let signal = lease.as_ref().filter(|_| has_answer).map(|lease| {
+        let answer = AnswerParts {
+            status: request.status,
+            grpc_status: request.grpc_status,
+            headers: &request.headers,
+            body: request.body.get(..crate::api::MOST_BODY_BYTES).unwrap_or(&request.body),
+            received_at_micros: now.as_micros(),
+            age_micros: request.age.as_micros(),
+        };
+        settings.read(&lease.provider, &answer)
+    });
+    let key = lease.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
+    Ok(ReportInput { request, lease, is_authentic, key, signal })
+}
+
+/// What gives back the reservation of a lease; `None`: a lease we do not know (any more), so there is nothing to give back.
+///
+/// # Errors
+/// A forged token.
+pub fn release_lease_input(lease_id: &str, keyring: &Keyring) -> Result<Option<ReleaseInput>, CallError> {
+    let (lease, is_authentic) = open_lease(lease_id, keyring)?;
+    Ok(lease.filter(|_| is_authentic).map(|lease| ReleaseInput {
+        key: CallKey::from_bytes(&lease.key),
+        what: GivenBack::Lease(lease.serial.map(Serial::from).unwrap_or_default()),
+        target: Target { provider: lease.provider, account: lease.account, model: String::new() },
+    }))
+}
+
+/// What gives back a place in line; `None`: a place from before a restart.
+///
+/// # Errors
+/// A forged token.
+pub fn release_ticket_input(ticket: &[u8], keyring: &Keyring) -> Result<Option<ReleaseInput>, CallError> {
+    let ticket = match keyring.open(Kind::Ticket, ticket) {
+        Opened::Authentic(body) => TicketWire::decode(body.as_slice()).ok(),
+        Opened::UnknownKey(_) => None,
+        Opened::Forged => return Err(forged("ticket")),
+    };
+    Ok(ticket.map(|ticket| ReleaseInput {
+        key: CallKey::from_bytes(&ticket.key),
+        what: GivenBack::Place(ticket.stamp.map(Serial::from).unwrap_or_default()),
+        target: Target { provider: ticket.provider, account: ticket.account, model: String::new() },
+    }))
+}
+
+impl ReportInput {
+    /// The scope the lease belongs to; `None` when the lease cannot be read.
+    pub fn target(&self) -> Option<Target> {
+        let lease = self.lease.as_ref()?;
+        Some(Target { provider: lease.provider.clone(), account: lease.account.clone(), model: lease.model.clone() })
+    }
+}
+
+/// A hash of what must be the same when a key is asked for again.
+pub(crate) fn print_of(request: &AcquireRequest) -> [u8; 16] {
+    let mut parts: Vec<Vec<u8>> = vec![
+        request.target.provider.as_bytes().to_vec(),
+        request.target.account.as_bytes().to_vec(),
+        request.target.model.as_bytes().to_vec(),
+    ];
+    for (meter, units) in request.cost.iter() {
+        parts.push(meter.as_bytes().to_vec());
+        parts.push(units.to_be_bytes().to_vec());
+    }
+    digest(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// The lease in a token, and whether it is authentic (otherwise: signed with a key we do not have).
+fn open_lease(lease_id: &str, keyring: &Keyring) -> Result<(Option<LeaseWire>, bool), CallError> {
+    let token = URL_SAFE_NO_PAD.decode(lease_id).map_err(|_| forged("lease_id"))?;
+    let (body, is_authentic) = match keyring.open(Kind::Lease, &token) {
+        Opened::Authentic(body) => (body, true),
+        Opened::UnknownKey(body) => (body, false),
+        Opened::Forged => return Err(forged("lease_id")),
+    };
+    match LeaseWire::decode(body.as_slice()) {
+        Ok(lease) => Ok((Some(lease), is_authentic)),
+        Err(_) if is_authentic => Ok((None, true)),
+        Err(_) => Err(forged("lease_id")),
+    }
+}
+
+fn open_ticket(bytes: &[u8], key: CallKey, keyring: &Keyring) -> Result<(Option<TicketWire>, bool), CallError> {
+    match keyring.open(Kind::Ticket, bytes) {
+        Opened::Forged => Err(forged("ticket")),
+        Opened::UnknownKey(_) => Ok((None, true)),
+        Opened::Authentic(body) => match TicketWire::decode(body.as_slice()) {
+            Ok(ticket) if ticket.key == key.0 => Ok((Some(ticket), false)),
+            Ok(_) => Err(CallError::Invalid {
+                field: "ticket",
+                problem: "it belongs to another call: send it with the same request_id, attempt and tenant".to_string(),
+            }),
+            Err(_) => Ok((None, true)),
+        },
+    }
+}
+
+fn forged(field: &'static str) -> CallError {
+    CallError::Invalid {
+        field,
+        problem: "it is not a token of this service, or it was changed: pass it on exactly as received".to_string(),
+    }
+}
