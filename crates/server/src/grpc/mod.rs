@@ -1,0 +1,12 @@
+//! The adapters between `paceline.v1` and the coordinator.
+
+mod admin;
+pub mod bounds;
+mod limiter;
+mod read;
+mod status;
+mod write;
+
+pub(crate) use admin::AdminService;
+pub(crate) use limiter::Limiter;
+pub(crate) use status::clarify;

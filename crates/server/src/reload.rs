@@ -1,0 +1,228 @@
+//! The configuration in force, and how a changed file takes its place: the new one as a whole, or not at all.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use paceline_config::{Config, ConfigErrors, Overrides};
+use paceline_coordinator::{Configured, Coordinator};
+use paceline_store::Store;
+use paceline_telemetry::{ReloadResult, Telemetry};
+use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// A file is read when nothing has happened to it for this long: editors write in several steps.
+const QUIET: Duration = Duration::from_millis(200);
+/// It is read after this long even if it keeps changing.
+const LONGEST_NOISE: Duration = Duration::from_secs(3);
+/// It is also looked at this often, for file systems that tell nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// A configuration and since when it is in force.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    configured: Arc<Configured>,
+    hash: String,
+    since: Instant,
+}
+
+impl InForce {
+    pub(crate) fn new(config: Config) -> Self {
+        Self { hash: config.hash(), configured: Arc::new(Configured::new(config)), since: Instant::now() }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        self.configured.config()
+    }
+
+    pub(crate) fn configured(&self) -> Arc<Configured> {
+        self.configured.clone()
+    }
+
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
+/// Reads a configuration as `serve` does: the file, flags and variables over it, checked against the catalogue.
+///
+/// # Errors
+/// All that is wrong with the file, or else with the flags and variables.
+pub(crate) fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigErrors> {
+    let config = file.map_or_else(|| Ok(Config::default()), Config::load)?.with_overrides(overrides)?;
+    config.check(paceline_signals::catalogue())?;
+    Ok(config)
+}
+
+/// What became of a reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reloaded {
+    /// The new one is in force.
+    Applied,
+    /// It means the same as the one in force.
+    Unchanged,
+    /// It is invalid: the old one stays in force.
+    Refused(ConfigErrors),
+    /// There is no file.
+    NoFile,
+}
+
+/// Puts a changed configuration in force; cheap to clone.
+pub struct Reloader<S>(Arc<Inner<S>>);
+
+impl<S> Clone for Reloader<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+struct Inner<S> {
+    file: Option<PathBuf>,
+    overrides: Overrides,
+    in_force: Arc<ArcSwap<InForce>>,
+    coordinator: Coordinator<S>,
+    telemetry: Telemetry,
+    /// One reload at a time, so that the last one read is the one in force.
+    turn: tokio::sync::Mutex<()>,
+    /// What was in the file when it was last read by itself or on demand; `None`: it could not be read.
+    seen: Mutex<Option<Vec<u8>>>,
+}
+
+impl<S: Store> Reloader<S> {
+    pub(crate) fn new(
+        file: Option<PathBuf>,
+        overrides: Overrides,
+        in_force: Arc<ArcSwap<InForce>>,
+        coordinator: Coordinator<S>,
+        telemetry: Telemetry,
+    ) -> Self {
+        let seen = Mutex::new(file.as_deref().and_then(|file| std::fs::read(file).ok()));
+        Self(Arc::new(Inner { file, overrides, in_force, coordinator, telemetry, turn: tokio::sync::Mutex::new(()), seen }))
+    }
+
+    /// Reads the file and puts it in force, or says in the log what is wrong with it; `why` is for the log.
+    pub async fn reload(&self, why: &str) -> Reloaded {
+        let _turn = self.0.turn.lock().await;
+        let Some(file) = &self.0.file else {
+            tracing::warn!(why, "there is nothing to reload: the service runs without a configuration file");
+            return Reloaded::NoFile;
+        };
+        self.remember(std::fs::read(file).ok());
+        let reloaded = match load(Some(file), &self.0.overrides) {
+            Ok(config) => self.put_in_force(config).await,
+            Err(errors) => Reloaded::Refused(errors),
+        };
+        self.tell(why, &reloaded);
+        reloaded
+    }
+
+    async fn put_in_force(&self, config: Config) -> Reloaded {
+        let before = self.0.in_force.load_full();
+        if config.listen() != before.config().listen() {
+            let (old, new) = (before.config().listen(), config.listen());
+            tracing::warn!(
+                grpc = %new.grpc, http = %new.http, still_grpc = %old.grpc, still_http = %old.http,
+                "the addresses to listen on changed, and that needs a restart; until then the old ones hold"
+            );
+        }
+        let next = InForce::new(config);
+        if next.hash == before.hash {
+            return Reloaded::Unchanged;
+        }
+        let settings = next.configured();
+        self.0.telemetry.set_config_hash(&next.hash);
+        self.0.in_force.store(Arc::new(next));
+        self.0.coordinator.reconfigure(settings).await;
+        Reloaded::Applied
+    }
+
+    fn tell(&self, why: &str, reloaded: &Reloaded) {
+        match reloaded {
+            Reloaded::Applied => {
+                self.0.telemetry.config_reload(ReloadResult::Applied);
+                tracing::info!(why, hash = self.0.in_force.load().hash(), "the new configuration is in force; no bucket was refilled");
+            }
+            Reloaded::Unchanged => tracing::info!(why, "the configuration means the same as the one in force"),
+            Reloaded::Refused(errors) => {
+                self.0.telemetry.config_reload(ReloadResult::Refused);
+                for problem in &errors.problems {
+                    let at = problem.pos.map(|pos| format!("{}:{pos}", errors.file)).unwrap_or_else(|| errors.file.clone());
+                    let help = problem.help.as_deref().unwrap_or_default();
+                    tracing::error!(at, setting = problem.path, help, "configuration: {}", problem.message);
+                }
+                let problems = errors.problems.len() + errors.not_shown;
+                tracing::error!(why, problems, "the new configuration is refused; the old one stays in force");
+            }
+            Reloaded::NoFile => {}
+        }
+    }
+
+    fn remember(&self, seen: Option<Vec<u8>>) {
+        *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+
+    /// Whether the file holds something else than when it was last read. One that is away for a moment, as while it is
+    /// replaced, is no change.
+    async fn has_changed(&self, file: &Path) -> bool {
+        let Ok(found) = tokio::fs::read(file).await else { return false };
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner).as_ref() != Some(&found)
+    }
+
+    /// Reloads whenever the file changes; ends only if there is none.
+    pub(crate) async fn watch(self) {
+        let Some(file) = self.0.file.clone() else { return };
+        let changed = Arc::new(Notify::new());
+        let _watcher = watcher(&file, changed.clone());
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                () = changed.notified() => settle(&changed).await,
+                _ = looks.tick() => {}
+            }
+            if self.has_changed(&file).await {
+                self.reload("the file changed").await;
+            }
+        }
+    }
+}
+
+/// Waits until nothing more happens for a moment.
+async fn settle(changed: &Notify) {
+    let quiet = async { while timeout(QUIET, changed.notified()).await.is_ok() {} };
+    // Either way it is time to look.
+    let _ = timeout(LONGEST_NOISE, quiet).await;
+}
+
+/// Watches the folder of the file and not the file itself: editors and Kubernetes replace it (by renaming a new one, or the
+/// symbolic link above it, into its place). Where the file is a link, the folder it leads to is watched too.
+fn watcher(file: &Path, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
+    let told = move |event: notify::Result<notify::Event>| {
+        // Our own reading is an event as well.
+        if event.is_ok_and(|event| !matches!(event.kind, EventKind::Access(_))) {
+            changed.notify_one();
+        }
+    };
+    let failed = |error: notify::Error| {
+        tracing::warn!(%error, "changes of the configuration are noticed only every {} s", LOOK_EVERY.as_secs());
+    };
+    let mut watcher = notify::recommended_watcher(told).map_err(failed).ok()?;
+    let folder = |path: &Path| match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    };
+    let beside = folder(file);
+    watcher.watch(&beside, RecursiveMode::NonRecursive).map_err(failed).ok()?;
+    let target = std::fs::canonicalize(file).map(|target| folder(&target)).ok();
+    if let Some(target) = target.filter(|target| std::fs::canonicalize(&beside).is_ok_and(|beside| beside != *target)) {
+        // Without it a change behind the link is noticed a little later.
+        let _ = watcher.watch(&target, RecursiveMode::NonRecursive);
+    }
+    Some(watcher)
+}

@@ -1,0 +1,210 @@
+//! Puts the service together, runs it, and lets everybody go at the end.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use paceline_config::Overrides;
+use paceline_coordinator::{Coordinator, Options as CoordinatorOptions};
+use paceline_proto::FILE_DESCRIPTOR_SET;
+use paceline_proto::v1::admin_server::AdminServer;
+use paceline_proto::v1::rate_limiter_server::RateLimiterServer;
+use paceline_store::MemoryStore;
+use paceline_telemetry::{Options as TelemetryOptions, Telemetry};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
+use crate::error::ServeError;
+use crate::grpc::bounds::MOST_MESSAGE_BYTES;
+use crate::grpc::{AdminService, Limiter};
+use crate::life::{Life, Phase};
+use crate::reload::{InForce, Reloader, load};
+use crate::{listener, upkeep, web};
+
+/// How long callers get to take their answers when the service stops.
+pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);
+
+/// The services of the contract, as health names them; the empty name is the whole of it.
+const SERVICES: [&str; 3] = ["", "paceline.v1.RateLimiter", "paceline.v1.Admin"];
+
+/// What a service is made of.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// The configuration file, if there is one; it is reloaded when it changes.
+    pub config: Option<PathBuf>,
+    /// Flags and variables, laid over the file each time it is read.
+    pub overrides: Overrides,
+    /// Where the state lives; `None`: a new store in memory.
+    pub store: Option<Arc<MemoryStore>>,
+}
+
+/// A service whose addresses are bound; [`Server::run`] serves on them.
+pub struct Server {
+    grpc: TcpListener,
+    http: TcpListener,
+    grpc_addr: SocketAddr,
+    http_addr: SocketAddr,
+    store: Arc<MemoryStore>,
+    coordinator: Coordinator<Arc<MemoryStore>>,
+    telemetry: Telemetry,
+    in_force: Arc<ArcSwap<InForce>>,
+    reloader: Reloader<Arc<MemoryStore>>,
+    life: Arc<Life>,
+    health: HealthReporter,
+    routes: Routes,
+}
+
+/// How a service ended that was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Everybody got an answer and is gone.
+    Completely,
+    /// Some connections were still open after [`DRAIN_WITHIN`].
+    InTime,
+}
+
+impl Server {
+    /// Reads the configuration, binds both addresses and puts everything together. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the configuration; an address that cannot be listened on.
+    pub async fn bind(options: Options) -> Result<Self, ServeError> {
+        let config = load(options.config.as_deref(), &options.overrides)?;
+        let listen = config.listen();
+        let grpc = listener::bind("gRPC", "--grpc", listen.grpc)?;
+        let http = listener::bind("HTTP", "--http", listen.http)?;
+        let (grpc_addr, http_addr) = (listener::local_addr(&grpc, "gRPC")?, listener::local_addr(&http, "HTTP")?);
+
+        let telemetry =
+            Telemetry::new(TelemetryOptions { version: env!("CARGO_PKG_VERSION"), ..TelemetryOptions::default() })?;
+        let in_force = InForce::new(config);
+        telemetry.set_config_hash(in_force.hash());
+        let store = options.store.unwrap_or_default();
+        let coordinator = Coordinator::new(CoordinatorOptions {
+            store: store.clone(),
+            settings: in_force.configured(),
+            telemetry: telemetry.clone(),
+        })
+        .await?;
+        let in_force = Arc::new(ArcSwap::from_pointee(in_force));
+        let reloader =
+            Reloader::new(options.config, options.overrides, in_force.clone(), coordinator.clone(), telemetry.clone());
+        let health = HealthReporter::new();
+        for service in SERVICES {
+            health.set_service_status(service, ServingStatus::NotServing).await;
+        }
+        let routes = routes(&coordinator, &in_force, &health, grpc_addr.ip().is_loopback())?;
+        let life = Arc::new(Life::new());
+        Ok(Self { grpc, http, grpc_addr, http_addr, store, coordinator, telemetry, in_force, reloader, life, health, routes })
+    }
+
+    /// Where gRPC is served.
+    pub fn grpc_addr(&self) -> SocketAddr {
+        self.grpc_addr
+    }
+
+    /// Where HTTP is served.
+    pub fn http_addr(&self) -> SocketAddr {
+        self.http_addr
+    }
+
+    /// Reloads the configuration on demand.
+    pub fn reloader(&self) -> Reloader<Arc<MemoryStore>> {
+        self.reloader.clone()
+    }
+
+    /// Serves until `stop` completes; then every held call gets a ticket, nothing new is accepted, and after at most
+    /// [`DRAIN_WITHIN`] it returns. Dropping the future ends everything at once.
+    ///
+    /// # Errors
+    /// A listener stopped by itself.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<Drained, ServeError> {
+        let mut upkeep = JoinSet::new();
+        upkeep.spawn(upkeep::beat(self.life.clone()));
+        upkeep.spawn(upkeep::sweep(self.store.clone()));
+        upkeep.spawn(upkeep::refresh_keys(self.coordinator.clone()));
+        upkeep.spawn(self.reloader.clone().watch());
+
+        let (stop_sender, stopping) = watch::channel(false);
+        let mut grpc = JoinSet::new();
+        listener::serve_grpc(self.grpc, &self.routes, &stopping, &mut grpc);
+        let web = web::router(web::State {
+            coordinator: self.coordinator.clone(),
+            telemetry: self.telemetry.clone(),
+            in_force: self.in_force.clone(),
+            life: self.life.clone(),
+        });
+        let mut http = JoinSet::new();
+        http.spawn(web::serve(self.http, web));
+
+        self.life.enter(Phase::Ready);
+        announce(&self.health, ServingStatus::Serving).await;
+        tokio::select! {
+            () = stop => {}
+            ended = grpc.join_next() => return Err(ended_early("gRPC", ended)),
+            ended = http.join_next() => return Err(ended_early("HTTP", ended)),
+        }
+
+        tracing::info!("stopping: callers that wait get tickets, no connection is accepted any more");
+        self.life.enter(Phase::Draining);
+        announce(&self.health, ServingStatus::NotServing).await;
+        self.coordinator.drain().await;
+        // Nobody waits for the receiver here; the tasks do.
+        let _ = stop_sender.send(true);
+        end_watches(self.health).await;
+        let all_gone = timeout(DRAIN_WITHIN, async { while grpc.join_next().await.is_some() {} }).await;
+        // HTTP answered until now, so that the last minutes can be scraped.
+        Ok(if all_gone.is_ok() { Drained::Completely } else { Drained::InTime })
+    }
+}
+
+fn routes<S: paceline_store::Store>(
+    coordinator: &Coordinator<S>,
+    in_force: &Arc<ArcSwap<InForce>>,
+    health: &HealthReporter,
+    is_loopback: bool,
+) -> Result<Routes, ServeError> {
+    let limiter = RateLimiterServer::new(Limiter::new(coordinator.clone())).max_decoding_message_size(MOST_MESSAGE_BYTES);
+    let admin = AdminServer::new(AdminService::new(coordinator.clone(), in_force.clone(), is_loopback))
+        .max_decoding_message_size(MOST_MESSAGE_BYTES);
+    let health = tonic_health::server::HealthService::from_health_reporter(health.clone());
+    let describe = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    Ok(Routes::new(limiter)
+        .add_service(admin)
+        .add_service(tonic_health::pb::health_server::HealthServer::new(health))
+        .add_service(describe().build_v1()?)
+        .add_service(describe().build_v1alpha()?))
+}
+
+async fn announce(health: &HealthReporter, status: ServingStatus) {
+    for service in SERVICES {
+        health.set_service_status(service, status).await;
+    }
+}
+
+/// Ends the streams of those who watch the health: they would keep their connections open to the end.
+async fn end_watches(mut health: HealthReporter) {
+    for service in SERVICES {
+        health.clear_service_status(service).await;
+        health.set_service_status(service, ServingStatus::NotServing).await;
+    }
+}
+
+fn ended_early(what: &'static str, ended: Option<Result<Result<(), ServeError>, tokio::task::JoinError>>) -> ServeError {
+    match ended {
+        Some(Ok(Err(error))) => error,
+        Some(Err(panicked)) => ServeError::Stopped { what, why: panicked.to_string() },
+        Some(Ok(Ok(()))) | None => ServeError::Stopped { what, why: "nobody asked it to".to_owned() },
+    }
+}

@@ -1,0 +1,244 @@
+//! The status page: every scope in a few lines of plain HTML. Whatever a caller named is escaped.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use paceline_coordinator::scope::{BucketView, FloorView, ScopeView};
+use paceline_core::plan::Refill;
+use paceline_core::signal::Source;
+use paceline_core::units::Span;
+
+use crate::life::Phase;
+
+/// More scopes than these are only counted.
+const MOST_SCOPES: usize = 200;
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem;max-width:70rem;color:#1a1a1a;background:#fff}\
+    table{border-collapse:collapse;margin:.3rem 0 1rem}th,td{text-align:left;padding:.15rem .9rem .15rem 0;\
+    border-bottom:1px solid #ddd;vertical-align:top}th{font-weight:600;color:#555}.n{text-align:right}\
+    h2{margin:1.6rem 0 .2rem;font-size:1.1rem}p{margin:.2rem 0}.quiet{color:#666}.floor{color:#a33}\
+    @media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}th,.quiet{color:#999}th,td{border-color:#333}\
+    .floor{color:#f88}a{color:#8bf}}";
+
+/// What the page tells.
+pub(super) struct Facts<'a> {
+    pub(super) version: &'a str,
+    pub(super) phase: Phase,
+    pub(super) up_for: Duration,
+    pub(super) config_file: &'a str,
+    pub(super) config_hash: &'a str,
+    pub(super) scopes: &'a [ScopeView],
+}
+
+/// The page as HTML.
+pub(super) fn render(facts: &Facts<'_>) -> String {
+    let mut page = String::with_capacity(8 * 1024);
+    // Writing to a string cannot fail.
+    let _ = write(&mut page, facts);
+    page
+}
+
+fn write(page: &mut String, facts: &Facts<'_>) -> fmt::Result {
+    let phase = match facts.phase {
+        Phase::Starting => "starting",
+        Phase::Ready => "ready",
+        Phase::Draining => "draining",
+    };
+    let up_for = Span::from_secs(i64::try_from(facts.up_for.as_secs()).unwrap_or(i64::MAX));
+    let config = if facts.config_file.is_empty() { "no configuration file" } else { facts.config_file };
+    write!(
+        page,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Paceline</title>\
+         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\
+         <h1>Paceline</h1><p>{phase}, up {up_for}, version {}; {} (hash {})</p>\
+         <p class=\"quiet\"><a href=\"/metrics\">metrics</a> &middot; <a href=\"/debug/config\">configuration in force</a> \
+         &middot; <a href=\"/readyz\">readyz</a> &middot; <a href=\"/healthz\">healthz</a></p>",
+        facts.version,
+        Escaped(config),
+        Escaped(facts.config_hash)
+    )?;
+    if facts.scopes.is_empty() {
+        write!(page, "<p>Nobody has asked for a slot in the last two minutes.</p>")?;
+    }
+    for scope in facts.scopes.iter().take(MOST_SCOPES) {
+        write_scope(page, scope)?;
+    }
+    if let Some(more) = facts.scopes.len().checked_sub(MOST_SCOPES).filter(|more| *more > 0) {
+        write!(page, "<p>and {more} more scopes; <code>paceline status</code> lists them all</p>")?;
+    }
+    write!(page, "</body></html>")
+}
+
+fn write_scope(page: &mut String, scope: &ScopeView) -> fmt::Result {
+    let waiting: u64 = scope.lanes.iter().map(|lane| lane.depth).sum();
+    let account = if scope.account.is_empty() { "(no account)" } else { &scope.account };
+    write!(
+        page,
+        "<h2>{} / {}</h2><p>{waiting} waiting, {} in flight{}</p>",
+        Escaped(&scope.provider),
+        Escaped(account),
+        scope.in_flight,
+        Floored(scope.floor)
+    )?;
+    if !scope.buckets.is_empty() {
+        write!(
+            page,
+            "<table><tr><th>bucket</th><th>group</th><th class=\"n\">level</th><th class=\"n\">limit</th><th>per</th>\
+             <th>limit from</th><th class=\"n\">provider said left</th><th></th></tr>"
+        )?;
+        scope.buckets.iter().try_for_each(|bucket| write_bucket(page, bucket))?;
+        write!(page, "</table>")?;
+    }
+    for group in scope.groups.iter().filter(|group| group.floor.is_some()) {
+        write!(page, "<p>{}{}</p>", Escaped(&group.key), Floored(group.floor))?;
+    }
+    if !scope.lanes.is_empty() {
+        write!(page, "<table><tr><th>lane</th><th>class</th><th class=\"n\">waiting</th><th>oldest</th><th>for</th></tr>")?;
+        for lane in &scope.lanes {
+            write!(
+                page,
+                "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>",
+                Escaped(&lane.group),
+                lane.class.name(),
+                lane.depth,
+                lane.oldest_wait,
+                reads(lane.waits_for)
+            )?;
+        }
+        write!(page, "</table>")?;
+    }
+    Ok(())
+}
+
+fn write_bucket(page: &mut String, bucket: &BucketView) -> fmt::Result {
+    let number = |number: Option<u64>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+    let level = bucket.level.map_or_else(|| "?".to_owned(), |level| format!("{level:.0}"));
+    let per = match bucket.refill {
+        Refill::Held => "in flight".to_owned(),
+        Refill::Continuous | Refill::Window => bucket.per.to_string(),
+    };
+    let from = match (bucket.limit_configured, bucket.limit_learned) {
+        (Some(configured), Some(learned)) => format!("configured {configured}, learned {learned}"),
+        (Some(_), None) => "configured".to_owned(),
+        (None, Some(_)) => "learned".to_owned(),
+        (None, None) => "not known yet".to_owned(),
+    };
+    let observed = bucket.observed.map_or_else(String::new, |(left, age)| format!("{left}, {age} ago"));
+    write!(
+        page,
+        "<tr><td>{}</td><td>{}</td><td class=\"n\">{level}</td><td class=\"n\">{}</td><td>{per}</td><td>{from}</td>\
+         <td class=\"n\">{observed}</td><td>{}</td></tr>",
+        Escaped(&bucket.label),
+        Escaped(&bucket.group),
+        number(bucket.limit_effective),
+        Floored(bucket.floor)
+    )
+}
+
+/// A source as a person reads it.
+fn reads(source: Source) -> String {
+    source.name().replace('_', " ")
+}
+
+/// A floor, if there is one.
+struct Floored(Option<FloorView>);
+
+impl fmt::Display for Floored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(floor) = self.0 else { return Ok(()) };
+        let (ends_in, source, age) = (floor.ends_in, reads(floor.source), floor.age);
+        write!(f, " <span class=\"floor\">nothing for {ends_in} ({source}, set {age} ago)</span>")
+    }
+}
+
+/// A text that means nothing to a browser.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            match letter {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                // Bidirectional controls could make a name read as another one.
+                '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => f.write_char('\u{fffd}')?,
+                letter if letter.is_control() => f.write_char('\u{fffd}')?,
+                letter => f.write_char(letter)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paceline_coordinator::scope::{GroupView, LaneView};
+    use paceline_core::plan::Class;
+
+    use super::*;
+
+    fn nasty() -> ScopeView {
+        let evil = "<script>alert('x')</script>\"&\u{202e}".to_owned();
+        let floor =
+            FloorView { ends_in: Span::from_secs(9), source: Source::RetryAfterSeconds, age: Span::from_secs(1) };
+        ScopeView {
+            provider: evil.clone(),
+            account: evil.clone(),
+            buckets: vec![BucketView {
+                label: evil.clone(),
+                group: evil.clone(),
+                meter: evil.clone(),
+                limit_configured: Some(60),
+                limit_learned: Some(50),
+                limit_effective: Some(50),
+                per: Span::from_secs(60),
+                refill: Refill::Continuous,
+                level: Some(-3.2),
+                observed: Some((7, Span::from_secs(4))),
+                floor: Some(floor),
+            }],
+            groups: vec![GroupView { key: evil.clone(), floor: Some(floor), in_flight: 1, waiting: 2 }],
+            lanes: vec![LaneView {
+                group: evil,
+                class: Class::Batch,
+                depth: 2,
+                oldest_wait: Span::from_secs(3),
+                waits_for: Source::RetryAfterSeconds,
+            }],
+            floor: Some(floor),
+            in_flight: 1,
+        }
+    }
+
+    fn facts<'a>(scopes: &'a [ScopeView], file: &'a str) -> Facts<'a> {
+        Facts {
+            version: "1.2.3",
+            phase: Phase::Ready,
+            up_for: Duration::from_secs(65),
+            config_file: file,
+            config_hash: "abc",
+            scopes,
+        }
+    }
+
+    #[test]
+    fn whatever_a_name_says_is_text() {
+        let scopes = [nasty()];
+        let page = render(&facts(&scopes, "<b>.yaml"));
+        assert!(!page.contains("<script") && !page.contains("<b>") && !page.contains('\u{202e}'), "{page}");
+        assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;").count(), 6);
+    }
+
+    #[test]
+    fn it_tells_what_binds() {
+        let scopes = [nasty()];
+        let page = render(&facts(&scopes, ""));
+        for words in ["2 waiting, 1 in flight", "configured 60, learned 50", "7, 4 s ago", ">-3<", "retry after seconds", "9 s"] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        assert!(render(&facts(&[], "")).contains("Nobody has asked"));
+    }
+}
