@@ -34,7 +34,7 @@ const LONGEST_NAME: usize = 64;
 
 impl Bucket {
     /// The bucket a file lists: what it does not say comes from its family, then from its meter.
-    pub(crate) fn from_fact(fact: &BucketFact, family: &FamilyFact, meter: Option<&MeterFact>) -> Self {
+    pub(crate) fn from_fact(fact: &BucketFact, family: Option<&FamilyFact>, meter: Option<&MeterFact>) -> Self {
         let suffix = fact.window.map_or("", Window::suffix);
         Self {
             name: fact.name.clone().unwrap_or_else(|| format!("{}{suffix}", fact.meter)),
@@ -43,7 +43,7 @@ impl Bucket {
             owner: fact.owner.or(meter.and_then(|meter| meter.owner)).unwrap_or_default(),
             reset_means: fact
                 .reset_means
-                .or(family.reset_means)
+                .or(family.and_then(|family| family.reset_means))
                 .or(meter.and_then(|meter| meter.reset_means))
                 .unwrap_or_default(),
             named_by: NamedBy::Known,

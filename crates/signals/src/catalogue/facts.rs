@@ -1,7 +1,8 @@
 //! What a provider's file says, as it is written: the schema of the catalogue. Unknown keys are errors.
 //!
-//! Every entry may carry `source` (where the fact is from) and `checked` (the day somebody last looked); in the built-in files
-//! both are required, which a test sees to.
+//! Every entry may carry `source` (where the fact is from), `checked` (the day somebody last looked) and `sure` (how sure it is);
+//! the file's own `checked` and `sure` stand for those of its entries that have none. In the built-in files all three are
+//! required, which a test sees to.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,19 @@ use serde::Deserialize;
 
 use super::limit::{Limit, Window};
 use super::matching::{BodyPath, Statuses};
+use super::provenance::{Day, Provenance, Sure, fact};
 use crate::value::time::TimeForm;
 
 /// One provider's file. Lists of a file come before those of the one it extends, so that the first match is the most specific.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProviderFacts {
+    /// Counts up with every change of what the file says.
+    pub(crate) version: Option<u32>,
+    /// The day of the entries that have none of their own.
+    pub(crate) checked: Option<Day>,
+    /// How sure the entries are that do not say so themselves.
+    pub(crate) sure: Option<Sure>,
     /// How people call it.
     pub(crate) title: Option<String>,
     /// The provider whose file this one starts from; `generic` unless said otherwise.
@@ -53,56 +61,6 @@ pub(crate) struct ProviderFacts {
     pub(crate) vocabulary: Vocabulary,
     /// Parts of header names that make an unread header worth telling.
     pub(crate) looks_like_limits: Vec<String>,
-}
-
-/// Where a fact is from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Provenance {
-    /// A page, an RFC's section, a recorded answer.
-    pub source: Option<String>,
-    /// The day somebody last looked, `YYYY-MM-DD`.
-    pub checked: Option<Day>,
-}
-
-/// A day as `YYYY-MM-DD`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Day(jiff::civil::Date);
-
-impl TryFrom<String> for Day {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse().map(Self).map_err(|_| format!("`{text}` is not a day; write it as 2026-11-05"))
-    }
-}
-
-impl std::fmt::Display for Day {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Declares the struct of one fact with its provenance beside it (serde cannot flatten into a strict struct).
-macro_rules! fact {
-    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug, Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub(crate) struct $name {
-            $($(#[$field_meta])* pub(crate) $field: $type,)*
-            #[serde(default)]
-            source: Option<String>,
-            #[serde(default)]
-            checked: Option<Day>,
-        }
-
-        impl $name {
-            /// Where the fact is from.
-            pub(crate) fn provenance(&self) -> Provenance {
-                Provenance { source: self.source.clone(), checked: self.checked }
-            }
-        }
-    };
 }
 
 fact!(
@@ -204,6 +162,8 @@ pub(crate) enum Unusable {
     Absent,
     /// The server forbids another attempt.
     DoNotRetry,
+    /// Nothing: the header often speaks of other things.
+    Nothing,
 }
 
 fact!(
@@ -242,6 +202,9 @@ pub(crate) struct PartFact {
     /// How a time is written, first match counts; unused for counts.
     #[serde(default)]
     pub(crate) forms: Vec<TimeForm>,
+    /// What each `name=value` says, for a header of several; other names are passed over.
+    #[serde(default)]
+    pub(crate) members: BTreeMap<String, PartFact>,
 }
 
 /// What a header says about a bucket.
@@ -258,6 +221,12 @@ pub(crate) enum Quantity {
     Reset,
     /// The length of its window.
     Window,
+    /// Units that come back per window, which stretches the window over which the whole limit does.
+    Fill,
+    /// Used and limit in one value: `40/40`.
+    Usage,
+    /// Several in one value: `total=100; remaining=99; resets=41`.
+    Members,
 }
 
 /// A bucket that headers speak of.
@@ -308,6 +277,8 @@ pub(crate) struct BodyFacts {
     pub(crate) codes: Vec<BodyPath>,
     /// Where waits are, first usable one counts.
     pub(crate) waits: Vec<BodyWaitFact>,
+    /// Buckets that a body describes, be it of a refusal or of a success.
+    pub(crate) buckets: Vec<BodyBucketFact>,
 }
 
 fact!(
@@ -322,6 +293,24 @@ fact!(
         /// Phrases after which a sentence states the wait.
         #[serde(default)]
         after: Vec<String>,
+    }
+);
+
+fact!(
+    /// A bucket that a body describes. What is missing for the request, at the rate of refill, is the wait.
+    BodyBucketFact {
+        /// Which bucket.
+        bucket: BucketFact,
+        /// Where its limit is.
+        limit: BodyPath,
+        /// Where it says what is left.
+        remaining: BodyPath,
+        /// Where it says how many units come back per second.
+        #[serde(default)]
+        per_second: Option<BodyPath>,
+        /// Where it says what the request costs.
+        #[serde(default)]
+        cost: Option<BodyPath>,
     }
 );
 
@@ -443,11 +432,31 @@ impl ProviderFacts {
         front(&mut self.body.texts, &base.body.texts);
         front(&mut self.body.codes, &base.body.codes);
         front(&mut self.body.waits, &base.body.waits);
+        front(&mut self.body.buckets, &base.body.buckets);
         front(&mut self.answers, &base.answers);
         named(&mut self.vocabulary.meters, &base.vocabulary.meters);
         named(&mut self.vocabulary.windows, &base.vocabulary.windows);
         front(&mut self.looks_like_limits, &base.looks_like_limits);
         self
+    }
+
+    /// Gives the entries the file's `checked` and `sure` where they have none of their own.
+    pub(crate) fn stamp(&mut self) {
+        let file = Provenance { source: None, checked: self.checked, sure: self.sure };
+        self.meters.values_mut().for_each(|fact| fact.stamp(&file));
+        self.min_backoff.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.tiers.values_mut().for_each(|fact| fact.stamp(&file));
+        self.models.values_mut().for_each(|fact| fact.stamp(&file));
+        self.aliases.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.endpoints.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.waits.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.retry_flags.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.families.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.rate_limit_fields.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.known.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.body.waits.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.body.buckets.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.answers.iter_mut().for_each(|fact| fact.stamp(&file));
     }
 
     /// Every fact of this file that must have a source, with what it is about.
@@ -468,6 +477,8 @@ impl ProviderFacts {
             fact.fields.iter().map(ToString::to_string).chain(fact.after.iter().cloned()).collect::<Vec<_>>().join(", ")
         };
         all.extend(self.body.waits.iter().map(|fact| (format!("body {}", wait_places(fact)), fact.provenance())));
+        let bucket_name = |fact: &BodyBucketFact| format!("body {}", fact.remaining);
+        all.extend(self.body.buckets.iter().map(|fact| (bucket_name(fact), fact.provenance())));
         all.extend(self.answers.iter().map(|fact| (format!("answers {:?}", fact.kind), fact.provenance())));
         all
     }

@@ -5,16 +5,18 @@ mod facts;
 mod limit;
 mod matching;
 mod names;
+mod provenance;
 mod provider;
 
 use std::sync::LazyLock;
 
-pub use facts::{Day, Provenance, Repeat};
+pub use facts::Repeat;
 pub use limit::{Limit, Window};
+pub use provenance::{Day, Provenance, Sure};
 pub use provider::{Meter, ModelLimits, Provider};
 
 pub(crate) use bucket::{Bucket, NamedBy};
-pub(crate) use facts::{AnswerFact, BodyFacts, PartFact, Quantity, Unusable, WaitFact};
+pub(crate) use facts::{AnswerFact, BodyBucketFact, BodyFacts, PartFact, Quantity, Unusable, WaitFact};
 pub(crate) use matching::BodyPath;
 pub(crate) use names::{BucketRef, Target};
 

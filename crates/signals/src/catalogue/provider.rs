@@ -5,9 +5,10 @@ use paceline_core::signal::{ObservedOwner, ResetMeans};
 use paceline_core::units::Span;
 
 use super::bucket::Bucket;
-use super::facts::{FamilyFact, Provenance, ProviderFacts, Repeat};
+use super::facts::{AnswerFact, BucketFact, FamilyFact, ProviderFacts, Repeat};
 use super::limit::Limit;
 use super::names::{NameIndex, Pattern, Piece, Stored, Target, pieces};
+use super::provenance::Provenance;
 use super::{Catalogue, CatalogueError};
 
 /// What is known of a provider.
@@ -69,6 +70,11 @@ impl Provider {
     /// How people call it.
     pub fn title(&self) -> &str {
         self.facts.title.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Counts up with every change of what its file says; `None` when the file does not say.
+    pub fn version(&self) -> Option<u32> {
+        self.facts.version
     }
 
     /// The provider whose file this one started from.
@@ -141,9 +147,15 @@ impl Provider {
         &self.facts
     }
 
-    /// Whether a rule looks into the body of a success (some providers refuse with status 200).
+    /// Whether the body of a success says something: some providers refuse with status 200, or state their buckets there.
     pub(crate) fn looks_into_successes(&self) -> bool {
-        self.facts.answers.iter().any(|rule| rule.status.touches_success() && !(rule.code.is_empty() && rule.text.is_empty()))
+        let reads_code = |rule: &AnswerFact| rule.status.touches_success() && !(rule.code.is_empty() && rule.text.is_empty());
+        !self.facts.body.buckets.is_empty() || self.facts.answers.iter().any(reads_code)
+    }
+
+    /// The bucket that a fact about bodies names.
+    pub(crate) fn body_bucket(&self, fact: &BucketFact) -> Bucket {
+        Bucket::from_fact(fact, None, self.facts.meters.get(&fact.meter))
     }
 
     /// The rule that reads a header.
@@ -165,8 +177,10 @@ impl Provider {
 
 /// Reads a file's facts as written.
 pub(crate) fn parse_facts(yaml: &str, name: &str) -> Result<ProviderFacts, CatalogueError> {
-    serde_saphyr::from_str(yaml)
-        .map_err(|error| CatalogueError::Unreadable { name: name.to_owned(), problem: error.to_string() })
+    let mut facts: ProviderFacts = serde_saphyr::from_str(yaml)
+        .map_err(|error| CatalogueError::Unreadable { name: name.to_owned(), problem: error.to_string() })?;
+    facts.stamp();
+    Ok(facts)
 }
 
 fn compile_names(facts: &ProviderFacts) -> Result<NameIndex, String> {
@@ -201,7 +215,7 @@ fn compile_family(names: &mut NameIndex, facts: &ProviderFacts, index: usize, fa
     let meter = |name: &str| facts.meters.get(name);
     let own = family.bucket.as_ref().map_or_else(
         || Bucket { reset_means: family.reset_means.unwrap_or_default(), ..Bucket::requests() },
-        |fact| Bucket::from_fact(fact, family, meter(&fact.meter)),
+        |fact| Bucket::from_fact(fact, Some(family), meter(&fact.meter)),
     );
     // Longer words first: in `x-reset-after-tokens` the part is `reset-after`, not `reset`.
     let mut parts: Vec<_> = family.parts.iter().collect();
@@ -213,7 +227,7 @@ fn compile_family(names: &mut NameIndex, facts: &ProviderFacts, index: usize, fa
         if pieces.contains(&Piece::Bucket) && !pieces.contains(&Piece::Vendor) {
             for (words, fact) in &family.buckets {
                 let name = template.replace("{part}", word).replace("{bucket}", words);
-                names.add(&name, stored(Bucket::from_fact(fact, family, meter(&fact.meter))));
+                names.add(&name, stored(Bucket::from_fact(fact, Some(family), meter(&fact.meter))));
             }
         }
         match pieces.as_slice() {

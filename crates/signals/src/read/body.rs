@@ -52,6 +52,16 @@ impl<'p> Body<'p> {
         })
     }
 
+    /// The number at a place; the first one when there are several.
+    pub(super) fn number(&self, path: &BodyPath) -> Option<Number> {
+        let Self::Json(value, _) = self else { return None };
+        let mut first = None;
+        path.visit(value, &mut |scalar| {
+            first = first.or_else(|| text_of(scalar).and_then(|text| Number::parse(text.trim())));
+        });
+        first
+    }
+
     /// Whether a code of the body is one of these.
     pub(super) fn has_code(&self, codes: &[String]) -> bool {
         self.any(|facts| &facts.codes, |found| codes.iter().any(|code| bare_code(found).eq_ignore_ascii_case(code)))

@@ -3,16 +3,15 @@
 use paceline_core::units::{FleetTime, Span};
 
 use super::clock::Clock;
+use super::figures::{self, Figure};
 use super::hits::{Hits, tell};
 use super::rate_limit;
 use super::reading::BucketReading;
-use crate::catalogue::{Bucket, BucketRef, NamedBy, PartFact, Provider, Quantity, Target};
-use crate::value::number::Number;
-use crate::value::structured::{self, Bare};
-use crate::value::time::{self, When};
+use crate::catalogue::{Bucket, BucketRef, NamedBy, Provider, Target};
+use crate::value::time::When;
 
 /// At most this many buckets are kept of one answer.
-const MOST_BUCKETS: usize = 32;
+pub(super) const MOST_BUCKETS: usize = 32;
 
 /// Reads every bucket the headers describe, in the order in which they first appear.
 pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) -> Vec<BucketReading> {
@@ -24,12 +23,19 @@ pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) 
         match hit.value {
             Some("") => {}
             None => malformed.push(hit.name),
-            Some(value) => match figure(value, fact, clock) {
-                Some(figure) => take(&mut drafts, *family, bucket, figure, hit.name),
-                // Words that nobody knows and a value that is no figure: this is no part of a bucket at all.
-                None if bucket.get().named_by == NamedBy::Guess => unread.push(hit.name),
-                None => malformed.push(hit.name),
-            },
+            Some(value) => {
+                let mut is_part = false;
+                let is_whole = figures::read(value, fact, clock, &mut |figure| {
+                    is_part = true;
+                    take(&mut drafts, *family, bucket, figure, hit.name);
+                });
+                match (is_whole, is_part) {
+                    (true, _) => {}
+                    // Words that nobody knows and a value that is no figure: this is no part of a bucket at all.
+                    (false, false) if bucket.get().named_by == NamedBy::Guess => unread.push(hit.name),
+                    (false, _) => malformed.push(hit.name),
+                }
+            }
         }
     }
     let mut structured = rate_limit::read(hits, clock);
@@ -50,58 +56,6 @@ pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) 
     joined.into_iter().map(|(reading, _)| reading).collect()
 }
 
-/// One figure of a header.
-enum Figure {
-    Limit(i64, Option<Span>),
-    Remaining(i64),
-    Used(i64),
-    Reset(When),
-    Window(Span),
-}
-
-fn figure(value: &str, fact: &PartFact, clock: &Clock) -> Option<Figure> {
-    let count = || Number::parse(value).map(Number::as_count);
-    let when = || time::parse(value, &fact.forms, clock.near()).map(|(when, _)| when);
-    match fact.reads {
-        Quantity::Limit => limit(value).map(|(limit, window)| Figure::Limit(limit, window)),
-        Quantity::Remaining => count().map(Figure::Remaining),
-        Quantity::Used => count().filter(|used| *used >= 0).map(Figure::Used),
-        Quantity::Reset => when().map(Figure::Reset),
-        Quantity::Window => match when()? {
-            When::In(span) if span > Span::ZERO => Some(Figure::Window(span)),
-            _ => None,
-        },
-    }
-}
-
-/// A limit alone, or the list of drafts 00 to 06: the limit in force, then policies with their windows (`100, 100;w=60`).
-fn limit(value: &str) -> Option<(i64, Option<Span>)> {
-    if let Some(number) = Number::parse(value) {
-        return Some((number.as_count(), None));
-    }
-    let items = structured::list(value)?;
-    let policies: Option<Vec<(i64, Option<Span>)>> = items
-        .iter()
-        .map(|item| {
-            let window = item.parameter("w").or_else(|| item.parameter("window")).and_then(Bare::number);
-            Some((item.value.number()?.as_count(), window.map(|window| window.as_span(1_000_000))))
-        })
-        .collect();
-    let policies = policies?;
-    let ((first, own_window), rest) = policies.split_first()?;
-    // Numbers without any window are no list of policies: `1,000` must not be read as 1.
-    if own_window.is_none() && rest.iter().all(|(_, window)| window.is_none()) {
-        return rest.iter().all(|(other, _)| other == first).then_some((*first, None));
-    }
-    // The window of the limit in force: its own when it is the only one, else that of the one policy with the same limit.
-    let window = match (own_window, rest) {
-        (Some(window), []) => Some(*window),
-        (Some(_), _) => None,
-        (None, _) => rest.iter().find(|(other, _)| other == first).and_then(|(_, window)| *window),
-    };
-    Some((*first, window.filter(|window| *window > Span::ZERO)))
-}
-
 /// What was gathered of one bucket from one family.
 #[derive(Clone)]
 struct Draft {
@@ -115,6 +69,8 @@ struct Draft {
     reset_in: Option<Span>,
     reset_at: Option<FleetTime>,
     window: Option<Span>,
+    /// Units that come back per window, when that is not the limit.
+    fill: Option<i64>,
     fields: Vec<String>,
 }
 
@@ -141,6 +97,7 @@ fn draft<'d>(drafts: &'d mut Vec<Draft>, family: usize, bucket: &BucketRef<'_>, 
                 reset_in: None,
                 reset_at: None,
                 window: None,
+                fill: None,
                 fields: Vec::new(),
             });
             drafts.len() - 1
@@ -172,6 +129,7 @@ impl Draft {
             Figure::Reset(When::In(_)) => self.reset_in.is_some(),
             Figure::Reset(When::At(_)) => self.reset_at.is_some(),
             Figure::Window(_) => self.window.is_some(),
+            Figure::Fill(_) => self.fill.is_some(),
         }
     }
 
@@ -186,6 +144,7 @@ impl Draft {
             Figure::Reset(When::In(span)) => self.reset_in = Some(span),
             Figure::Reset(When::At(at)) => self.reset_at = Some(at),
             Figure::Window(window) => self.window = Some(window),
+            Figure::Fill(fill) => self.fill = Some(fill),
         }
     }
 
@@ -207,6 +166,15 @@ impl Draft {
         self.reset_in = pick(self.reset_in, other.reset_in, Span::max);
         self.reset_at = pick(self.reset_at, other.reset_at, FleetTime::max);
         self.window = self.window.or(other.window);
+        self.fill = pick(self.fill, other.fill, i64::min);
+    }
+
+    /// The window in which the whole limit comes back: as stated, or as long as the refill takes (`limit / fill` windows).
+    fn full_window(&self) -> Option<Span> {
+        let Some(fill) = self.fill else { return self.window };
+        let (limit, window) = self.limit.zip(self.window)?;
+        let micros = (i128::from(limit) * i128::from(window.as_micros())).checked_div(i128::from(fill))?;
+        Some(Span::from_micros(i64::try_from(micros).ok()?)).filter(|window| *window > Span::ZERO)
     }
 
     fn finish(self, clock: &Clock) -> BucketReading {
@@ -217,6 +185,7 @@ impl Draft {
             let (limit, used) = self.limit.zip(self.used)?;
             Some(limit.saturating_sub(used))
         });
+        let full_window = self.full_window();
         // A time from now needs no clock and so beats an instant.
         let when = self.reset_in.map(When::In).or(self.reset_at.map(When::At)).filter(|_| !is_unknown);
         BucketReading {
@@ -228,7 +197,7 @@ impl Draft {
             is_reset_instant: matches!(when, Some(When::At(_))),
             is_reset_past: matches!(when, Some(When::At(at)) if clock.is_past(at)),
             reset_means: self.bucket.reset_means,
-            window: self.bucket.window.or(self.window),
+            window: self.bucket.window.or(full_window),
             owner: self.bucket.owner,
             fields: self.fields,
         }

@@ -13,6 +13,8 @@ pub(super) struct Hit<'p, 'a> {
     pub(super) name: &'a str,
     /// Trimmed; `None` when the bytes are no text.
     pub(super) value: Option<&'a str>,
+    /// As sent.
+    pub(super) bytes: &'a [u8],
     pub(super) target: Target<'p>,
 }
 
@@ -29,8 +31,8 @@ impl<'p, 'a> Hits<'p, 'a> {
         for (name, value) in headers {
             match provider.find_header(name) {
                 Some(target) if hits.all.len() < MOST_HITS => {
-                    let value = std::str::from_utf8(value).ok().map(str::trim);
-                    hits.all.push(Hit { name, value, target });
+                    let text = std::str::from_utf8(value).ok().map(str::trim);
+                    hits.all.push(Hit { name, value: text, bytes: value, target });
                 }
                 Some(_) => {}
                 None if provider.looks_like_limit(name) => tell(&mut hits.unread, name),

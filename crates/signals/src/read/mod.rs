@@ -6,9 +6,11 @@ mod body;
 mod buckets;
 mod classify;
 mod clock;
+mod figures;
 mod hits;
 mod rate_limit;
 mod reading;
+mod shortage;
 mod waits;
 
 use paceline_core::signal::{AnswerKind, Signal, Source};
@@ -39,7 +41,9 @@ pub fn read_in_full(provider: &Provider, answer: &Answer<'_>) -> Reading {
     let header_wait = waits::from_headers(provider, &mut hits, &clock);
 
     let body = body::Body::parse(provider, answer, grpc);
-    let body_wait = body.wait(provider, &clock);
+    let (body_buckets, shortage) = shortage::read(provider, &body);
+    let buckets: Vec<BucketReading> = buckets.into_iter().chain(body_buckets).take(buckets::MOST_BUCKETS).collect();
+    let body_wait = header_wait.details.or(shortage).or_else(|| body.wait(provider, &clock));
     let view = classify::View {
         status: u32::from(answer.status),
         grpc,

@@ -35,6 +35,10 @@ pub enum Rule {
     EmptyBuckets,
     /// The latest reset, since nobody said which bucket is empty.
     UnknownBuckets,
+    /// The details of a gRPC error.
+    Details,
+    /// What the request costs, what is left and how fast it comes back.
+    Shortage,
     /// A field of the body.
     BodyField,
     /// A sentence of the body.
@@ -51,6 +55,8 @@ impl fmt::Display for Rule {
             Self::LongerOfTwo => "milliseconds and seconds disagree: the longer one",
             Self::EmptyBuckets => "no wait was addressed to the caller: the latest reset of the empty buckets",
             Self::UnknownBuckets => "nobody said which bucket is empty: the latest reset",
+            Self::Details => "no header stated a wait: the details of the error",
+            Self::Shortage => "no header stated a wait: what is missing for this request, at the rate at which it comes back",
             Self::BodyField => "no header stated a wait: the body's field",
             Self::BodySentence => "no header stated a wait: the sentence in the body",
         })

@@ -21,6 +21,8 @@ pub(super) struct Wait {
 /// What the headers addressed to the caller say.
 pub(super) struct HeaderWait {
     pub(super) wait: Option<Wait>,
+    /// The wait among an error's details (gRPC sends them as trailers): worth as much as one in a body.
+    pub(super) details: Option<Wait>,
     /// Whether one of them forbids another attempt (gRPC's push-back).
     pub(super) forbidden: bool,
 }
@@ -34,7 +36,8 @@ pub(super) fn from_headers(provider: &Provider, hits: &mut Hits<'_, '_>, clock: 
         if by_rule.len() <= *index {
             by_rule.resize(*index + 1, None);
         }
-        let found = hit.value.and_then(|value| one_wait(value, &fact.forms, clock, hit.name));
+        let found = in_details(hit, fact, clock);
+        let found = found.or_else(|| hit.value.and_then(|value| one_wait(value, &fact.forms, clock, hit.name)));
         match (found, by_rule.get_mut(*index)) {
             // The larger of repeated values: two hops that disagree are both right about their own refusal.
             (Some(found), Some(best)) if best.as_ref().is_none_or(|best| found.span > best.span) => *best = Some(found),
@@ -42,16 +45,24 @@ pub(super) fn from_headers(provider: &Provider, hits: &mut Hits<'_, '_>, clock: 
             (None, _) => {
                 forbidden |= fact.unusable == Unusable::DoNotRetry;
                 let is_stop = fact.unusable == Unusable::DoNotRetry && hit.value.is_some_and(|value| value.starts_with('-'));
-                if hit.value != Some("") && !is_stop {
+                if hit.value != Some("") && !is_stop && fact.unusable != Unusable::Nothing {
                     tell(&mut hits.malformed, hit.name);
                 }
             }
         }
     }
-    let (in_millis, in_seconds): (Vec<Wait>, Vec<Wait>) =
-        by_rule.into_iter().flatten().partition(|wait| wait.source == Source::RetryAfterMs);
-    let wait = finer_or_longer(in_millis.into_iter().next(), in_seconds.into_iter().next());
-    HeaderWait { wait, forbidden }
+    let first = |is_it: fn(Source) -> bool| by_rule.iter().flatten().find(|wait| is_it(wait.source)).cloned();
+    let in_millis = first(|source| source == Source::RetryAfterMs);
+    let in_seconds = first(|source| !matches!(source, Source::RetryAfterMs | Source::ErrorBody));
+    let details = first(|source| source == Source::ErrorBody);
+    HeaderWait { wait: finer_or_longer(in_millis, in_seconds), details, forbidden }
+}
+
+/// The wait among an error's details, which libraries hand over as bytes or as base64.
+fn in_details(hit: &Hit<'_, '_>, fact: &WaitFact, clock: &Clock) -> Option<Wait> {
+    let span = fact.forms.iter().find_map(|form| form.parse_bytes(hit.bytes))?;
+    let span = clock.until(When::In(span))?;
+    Some(Wait { span, source: Source::ErrorBody, field: hit.name.to_ascii_lowercase(), rule: Rule::Details })
 }
 
 /// Without a wait for the caller, the buckets known to be empty bind, the latest of them; if it is not known of any bucket with
@@ -115,5 +126,6 @@ fn source_of(form: TimeForm) -> Source {
         TimeForm::Milliseconds => Source::RetryAfterMs,
         TimeForm::Rfc3339 | TimeForm::HttpDate | TimeForm::Epoch => Source::RetryAfterDate,
         TimeForm::Seconds | TimeForm::Duration | TimeForm::SecondsOrEpoch => Source::RetryAfterSeconds,
+        TimeForm::RetryInfo | TimeForm::StatusDetails => Source::ErrorBody,
     }
 }

@@ -5,5 +5,6 @@
 pub(crate) mod date;
 pub(crate) mod duration;
 pub(crate) mod number;
+pub(crate) mod protobuf;
 pub(crate) mod structured;
 pub(crate) mod time;

@@ -75,6 +75,12 @@ impl Number {
         self.whole == 0 && self.millionths == 0
     }
 
+    /// In millionths, with its sign.
+    pub(crate) fn as_millionths(self) -> i128 {
+        let millionths = i128::from(self.whole) * i128::from(MILLION) + i128::from(self.millionths);
+        if self.negative { -millionths } else { millionths }
+    }
+
     /// As a count: rounded down (towards less) and saturating.
     pub(crate) fn as_count(self) -> i64 {
         let whole = i64::try_from(self.whole).unwrap_or(i64::MAX);

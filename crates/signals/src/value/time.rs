@@ -4,7 +4,7 @@ use paceline_core::units::{FleetTime, Span};
 use serde::Deserialize;
 
 use super::number::Number;
-use super::{date, duration};
+use super::{date, duration, protobuf};
 
 /// How a time is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -24,6 +24,21 @@ pub(crate) enum TimeForm {
     Rfc3339,
     /// HTTP-date, any of the three forms and near misses.
     HttpDate,
+    /// `google.rpc.RetryInfo`, in base64 or as bytes.
+    RetryInfo,
+    /// `google.rpc.Status` with a `RetryInfo` among its details, in base64 or as bytes.
+    StatusDetails,
+}
+
+impl TimeForm {
+    /// Reads a value that need not be text; `None` for the forms that are.
+    pub(crate) fn parse_bytes(self, value: &[u8]) -> Option<Span> {
+        match self {
+            Self::RetryInfo => protobuf::retry_info(value),
+            Self::StatusDetails => protobuf::status_details(value),
+            _ => None,
+        }
+    }
 }
 
 /// A time as sent.
@@ -55,6 +70,7 @@ fn parse_one(text: &str, form: TimeForm, near: FleetTime) -> Option<When> {
         }
         TimeForm::Rfc3339 => date::rfc3339(text).map(When::At),
         TimeForm::HttpDate => date::http_date(text, near).map(When::At),
+        TimeForm::RetryInfo | TimeForm::StatusDetails => form.parse_bytes(text.as_bytes()).map(When::In),
     }
 }
 

@@ -1,0 +1,105 @@
+//! What one header value says about a bucket: one figure, or several.
+
+use paceline_core::units::Span;
+
+use super::clock::Clock;
+use crate::catalogue::{PartFact, Quantity};
+use crate::value::number::Number;
+use crate::value::structured::{self, Bare};
+use crate::value::time::{self, When};
+
+/// One figure of a header.
+pub(super) enum Figure {
+    Limit(i64, Option<Span>),
+    Remaining(i64),
+    Used(i64),
+    Reset(When),
+    Window(Span),
+    Fill(i64),
+}
+
+/// Hands over every figure of a trimmed value; `false` when some of it, or all, could not be read.
+pub(super) fn read(value: &str, fact: &PartFact, clock: &Clock, found: &mut dyn FnMut(Figure)) -> bool {
+    match fact.reads {
+        Quantity::Usage => usage(value, found),
+        Quantity::Members => members(value, fact, clock, found),
+        _ => figure(value, fact, clock).map(found).is_some(),
+    }
+}
+
+fn figure(value: &str, fact: &PartFact, clock: &Clock) -> Option<Figure> {
+    let count = || Number::parse(value).map(Number::as_count);
+    let when = || time::parse(value, &fact.forms, clock.near()).map(|(when, _)| when);
+    match fact.reads {
+        Quantity::Limit => limit(value).map(|(limit, window)| Figure::Limit(limit, window)),
+        Quantity::Remaining => count().map(Figure::Remaining),
+        Quantity::Used => count().filter(|used| *used >= 0).map(Figure::Used),
+        Quantity::Reset => when().map(Figure::Reset),
+        Quantity::Window => match when()? {
+            When::In(span) if span > Span::ZERO => Some(Figure::Window(span)),
+            _ => None,
+        },
+        Quantity::Fill => count().filter(|fill| *fill > 0).map(Figure::Fill),
+        Quantity::Usage | Quantity::Members => None,
+    }
+}
+
+/// `40/40`: used, then the limit. What stands in parentheses behind it only names whose it is.
+fn usage(value: &str, found: &mut dyn FnMut(Figure)) -> bool {
+    let value = value.split_once('(').map_or(value, |(value, _)| value);
+    let count = |text: &str| Number::parse(text.trim()).filter(|number| !number.negative).map(Number::as_count);
+    let both = value.split_once('/').and_then(|(used, limit)| count(used).zip(count(limit)));
+    if let Some((used, limit)) = both {
+        found(Figure::Limit(limit, None));
+        found(Figure::Used(used));
+    }
+    both.is_some()
+}
+
+/// `total=100; remaining=99; resets=41`, with semicolons or commas. At least one of the known names must be there, and each of
+/// those that are must be readable.
+fn members(value: &str, fact: &PartFact, clock: &Clock, found: &mut dyn FnMut(Figure)) -> bool {
+    let (mut known, mut readable) = (0_usize, 0_usize);
+    for (name, value) in value.split([';', ',']).filter_map(|member| member.split_once('=')) {
+        let member = fact.members.iter().find(|(known, _)| known.eq_ignore_ascii_case(name.trim()));
+        if let Some((_, member)) = member {
+            known += 1;
+            let value = value.trim().trim_matches('"');
+            // Members do not nest.
+            let is_read = match member.reads {
+                Quantity::Usage => usage(value, found),
+                _ => figure(value, member, clock).map(&mut *found).is_some(),
+            };
+            readable += usize::from(is_read);
+        }
+    }
+    known > 0 && known == readable
+}
+
+/// A limit alone, or the list of drafts 00 to 06: the limit in force, then policies with their windows (`100, 100;w=60`).
+fn limit(value: &str) -> Option<(i64, Option<Span>)> {
+    if let Some(number) = Number::parse(value) {
+        return Some((number.as_count(), None));
+    }
+    let items = structured::list(value)?;
+    let policies: Option<Vec<(i64, Option<Span>)>> = items
+        .iter()
+        .map(|item| {
+            let window = item.parameter("w").or_else(|| item.parameter("window")).and_then(Bare::number);
+            Some((item.value.number()?.as_count(), window.map(|window| window.as_span(1_000_000))))
+        })
+        .collect();
+    let policies = policies?;
+    let ((first, own_window), rest) = policies.split_first()?;
+    // Numbers without any window are no list of policies: `1,000` must not be read as 1.
+    if own_window.is_none() && rest.iter().all(|(_, window)| window.is_none()) {
+        return rest.iter().all(|(other, _)| other == first).then_some((*first, None));
+    }
+    // The window of the limit in force: its own when it is the only one, else that of the one policy with the same limit.
+    let window = match (own_window, rest) {
+        (Some(window), []) => Some(*window),
+        (Some(_), _) => None,
+        (None, _) => rest.iter().find(|(other, _)| other == first).and_then(|(_, window)| *window),
+    };
+    Some((*first, window.filter(|window| *window > Span::ZERO)))
+}
