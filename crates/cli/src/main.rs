@@ -1,1 +1,120 @@
-fn main() {}
+//! `paceline`: every command of the product in one binary.
+//!
+//! Each command is a module of `commands` with its arguments and a `run`; this file parses the command line, runs one of them
+//! and turns how it ended into an exit status: 0 fine, 1 it failed, 2 the command line was wrong.
+
+mod commands;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{check_config, explain, mock_provider, serve, status};
+
+
+const EXAMPLES: &str = "\
+Examples:
+  # Run the service: state in memory, built-in catalogue, no configuration file needed
+  paceline serve
+
+  # Look at it: scopes, limits, levels, who waits and for what
+  paceline status
+
+  # What does this answer of a provider say?
+  curl -si https://api.openai.com/v1/models | paceline explain --provider openai
+
+  # A provider to test a client against: refuses the first call for two seconds
+  paceline mock-provider --first 1 --status 429 --retry-after 2
+
+The exit status is 0 when all went well, 1 when the command failed and 2 when the command line was wrong.";
+
+/// A fleet-wide coordinated rate limiter for calls to rate-limited providers.
+///
+/// Workers ask it over gRPC when they may send, and report what the provider answered; what one of them learns, all of them know.
+#[derive(Debug, Parser)]
+#[command(name = "paceline", version, after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+#[command(max_term_width = 100, disable_help_subcommand = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::ServeArgs),
+    Status(status::StatusArgs),
+    Explain(explain::ExplainArgs),
+    CheckConfig(check_config::CheckConfigArgs),
+    MockProvider(mock_provider::MockProviderArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has read enough: `paceline status | head`.
+        Err(failure) if failure.is_closed_output() => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nowhere else to say it if this fails too.
+            let _ = writeln!(io::stderr().lock(), "error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(args) => in_runtime(serve::run(args))?,
+        Command::Status(args) => in_runtime(status::run(args, &mut io::stdout()))?,
+        Command::Explain(args) => {
+            let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            explain::run(&args, &mut io::stdin().lock(), &mut io::stdout().lock(), colour)?;
+        }
+        Command::CheckConfig(args) => check_config::run(&args, &mut io::stdout().lock())?,
+        Command::MockProvider(args) => in_runtime(mock_provider::run(args))?,
+    }
+    Ok(())
+}
+
+/// Runs a command on all cores.
+fn in_runtime<E>(command: impl Future<Output = Result<(), E>>) -> Result<(), Failure>
+where
+    Failure: From<E>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let ended = runtime.block_on(command).map_err(Failure::from);
+    // What still runs must not keep us: a drain that took too long, a blocked read.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Serve(#[from] serve::ServeFailure),
+    #[error(transparent)]
+    #[error(transparent)]
+    Status(#[from] status::StatusError),
+    #[error(transparent)]
+    Explain(#[from] explain::ExplainError),
+    #[error(transparent)]
+    CheckConfig(#[from] check_config::CheckConfigError),
+    #[error(transparent)]
+    MockProvider(#[from] mock_provider::MockProviderError),
+    #[error("the runtime cannot be started: {0}")]
+    Runtime(io::Error),
+}
+
+impl Failure {
+    fn is_closed_output(&self) -> bool {
+        let error = match self {
+            Self::Status(status::StatusError::Output(error))
+            | Self::Explain(explain::ExplainError::Output(error))
+            | Self::CheckConfig(check_config::CheckConfigError::Io(error)) => error,
+            _ => return false,
+        };
+        error.kind() == io::ErrorKind::BrokenPipe
+    }
+}

@@ -1,0 +1,79 @@
+//! Scopes as JSON for programs: names as in the contract, lengths of time in milliseconds.
+
+use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Group, Lane, Mode, Priority, Refill};
+use paceline_proto::convert;
+use prost_types::Duration;
+use serde_json::{Value, json};
+
+/// `{"scopes": [...]}`.
+pub(super) fn scopes(scopes: &[GetScopeResponse]) -> Value {
+    json!({ "scopes": scopes.iter().map(scope).collect::<Vec<_>>() })
+}
+
+fn scope(scope: &GetScopeResponse) -> Value {
+    json!({
+        "provider": scope.provider,
+        "account": scope.account,
+        "mode": word(Mode::try_from(scope.mode).map(|mode| mode.as_str_name()), "MODE_"),
+        "waiting": scope.lanes.iter().map(|lane| lane.depth).sum::<u64>(),
+        "in_flight": scope.in_flight,
+        "floor": scope.floor.as_ref().map(floor),
+        "buckets": scope.buckets.iter().map(bucket).collect::<Vec<_>>(),
+        "groups": scope.groups.iter().map(group).collect::<Vec<_>>(),
+        "lanes": scope.lanes.iter().map(lane).collect::<Vec<_>>(),
+    })
+}
+
+fn bucket(bucket: &Bucket) -> Value {
+    json!({
+        "label": bucket.label,
+        "group": bucket.group,
+        "meter": bucket.meter,
+        "limit_configured": bucket.limit_configured,
+        "limit_learned": bucket.limit_learned,
+        "limit_effective": bucket.limit_effective,
+        "window_ms": millis(bucket.window.as_ref()),
+        "refill": word(Refill::try_from(bucket.refill).map(|refill| refill.as_str_name()), "REFILL_"),
+        "level": bucket.level,
+        "observed_remaining": bucket.observed_remaining,
+        "observed_age_ms": millis(bucket.observed_age.as_ref()),
+        "floor": bucket.floor.as_ref().map(floor),
+    })
+}
+
+fn group(group: &Group) -> Value {
+    json!({
+        "key": group.key,
+        "floor": group.floor.as_ref().map(floor),
+        "in_flight": group.in_flight,
+        "waiting": group.waiting,
+    })
+}
+
+fn lane(lane: &Lane) -> Value {
+    json!({
+        "group": lane.group,
+        "priority": word(Priority::try_from(lane.priority).map(|priority| priority.as_str_name()), "PRIORITY_"),
+        "tenant": lane.tenant,
+        "depth": lane.depth,
+        "oldest_wait_ms": millis(lane.oldest_wait.as_ref()),
+        "waits_for": convert::source(lane.waits_for).name(),
+    })
+}
+
+fn floor(floor: &Floor) -> Value {
+    json!({
+        "ends_in_ms": millis(floor.ends_in.as_ref()),
+        "source": convert::source(floor.source).name(),
+        "age_ms": millis(floor.age.as_ref()),
+    })
+}
+
+/// A value of an enum in lower case without its prefix; `null` for one of a newer contract.
+fn word<E>(name: Result<&'static str, E>, prefix: &str) -> Option<String> {
+    name.ok().map(|name| name.strip_prefix(prefix).unwrap_or(name).to_lowercase())
+}
+
+fn millis(duration: Option<&Duration>) -> Option<f64> {
+    duration.map(|duration| duration.seconds as f64 * 1e3 + f64::from(duration.nanos) / 1e6)
+}

@@ -1,0 +1,141 @@
+//! Scopes as tables for people.
+
+use std::fmt::Write as _;
+
+use paceline_core::units::Span;
+use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Lane, Refill, ScopeSummary};
+use paceline_proto::{convert, v1};
+use prost_types::Duration;
+
+/// Every scope in full.
+pub(super) fn in_full(scopes: &[GetScopeResponse], asked: Option<&str>) -> String {
+    if scopes.is_empty() {
+        return match asked {
+            Some(scope) => format!("No live scope matches {}; `paceline status` lists all of them.\n", printable(scope)),
+            None => "Nobody has asked for a slot in the last two minutes.\n".to_owned(),
+        };
+    }
+    scopes.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+/// A line for each scope.
+pub(super) fn in_lines(scopes: &[ScopeSummary]) -> String {
+    let mut rows = vec![row(["SCOPE", "WAITING", "IN FLIGHT", "OLDEST WAIT", "NOTHING SENT FOR"])];
+    rows.extend(scopes.iter().map(|scope| {
+        vec![
+            name(&scope.provider, &scope.account),
+            scope.waiting.to_string(),
+            scope.in_flight.to_string(),
+            length(scope.oldest_wait.as_ref()),
+            floor(scope.floor.as_ref()),
+        ]
+    }));
+    let mut text = table(&rows, "");
+    text.push_str("\nName one for its buckets and lanes: paceline status PROVIDER/ACCOUNT\n");
+    text
+}
+
+fn one(scope: &GetScopeResponse) -> String {
+    let waiting: u64 = scope.lanes.iter().map(|lane| lane.depth).sum();
+    let mut text = format!("{}: {waiting} waiting, {} in flight\n", name(&scope.provider, &scope.account), scope.in_flight);
+    if let Some(held) = &scope.floor {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  nothing is sent for {}", floor(Some(held)));
+    }
+    for group in scope.groups.iter().filter(|group| group.floor.is_some()) {
+        let _ = writeln!(text, "  nothing is sent to {} for {}", printable(&group.key), floor(group.floor.as_ref()));
+    }
+    if !scope.buckets.is_empty() {
+        let head = ["BUCKET", "GROUP", "LEVEL", "LIMIT", "PER", "CONFIGURED", "LEARNED", "PROVIDER SAID LEFT", "FLOOR"];
+        let mut rows = vec![row(head)];
+        rows.extend(scope.buckets.iter().map(bucket));
+        text.push_str(&table(&rows, "  "));
+    }
+    if !scope.lanes.is_empty() {
+        let mut rows = vec![row(["LANE", "CLASS", "WAITING", "OLDEST", "WAITS FOR"])];
+        rows.extend(scope.lanes.iter().map(lane));
+        text.push_str(&table(&rows, "  "));
+    }
+    text
+}
+
+fn bucket(bucket: &Bucket) -> Vec<String> {
+    let number = |number: Option<u64>, otherwise: &str| number.map_or_else(|| otherwise.to_owned(), |units| units.to_string());
+    let per = match bucket.refill() {
+        Refill::Held => "in flight".to_owned(),
+        _ => bucket.window.as_ref().map_or_else(|| "?".to_owned(), |window| span(window).to_string()),
+    };
+    let said = match (bucket.observed_remaining, &bucket.observed_age) {
+        (Some(left), Some(age)) => format!("{left}, {} ago", span(age)),
+        _ => "-".to_owned(),
+    };
+    vec![
+        printable(&bucket.label),
+        if bucket.group.is_empty() { "-".to_owned() } else { printable(&bucket.group) },
+        bucket.level.map_or_else(|| "?".to_owned(), |level| format!("{level:.0}")),
+        number(bucket.limit_effective, "?"),
+        per,
+        number(bucket.limit_configured, "-"),
+        number(bucket.limit_learned, "-"),
+        said,
+        floor(bucket.floor.as_ref()),
+    ]
+}
+
+fn lane(lane: &Lane) -> Vec<String> {
+    let class = v1::Priority::try_from(lane.priority).map_or_else(|_| "?".to_owned(), |priority| lower(priority.as_str_name(), "PRIORITY_"));
+    vec![printable(&lane.group), class, lane.depth.to_string(), length(lane.oldest_wait.as_ref()), source(lane.waits_for)]
+}
+
+/// Until when, who says so, and since when.
+fn floor(floor: Option<&Floor>) -> String {
+    let Some(floor) = floor else { return "-".to_owned() };
+    format!("{} ({}, set {} ago)", length(floor.ends_in.as_ref()), source(floor.source), length(floor.age.as_ref()))
+}
+
+fn name(provider: &str, account: &str) -> String {
+    let account = if account.is_empty() { "(no account)".to_owned() } else { printable(account) };
+    format!("{}/{account}", printable(provider))
+}
+
+fn source(number: i32) -> String {
+    convert::source(number).name().replace('_', " ")
+}
+
+fn lower(name: &str, prefix: &str) -> String {
+    name.strip_prefix(prefix).unwrap_or(name).to_lowercase()
+}
+
+fn length(duration: Option<&Duration>) -> String {
+    duration.map_or_else(|| "-".to_owned(), |duration| span(duration).to_string())
+}
+
+fn span(duration: &Duration) -> Span {
+    Span::from_secs(duration.seconds).saturating_add(Span::from_micros(i64::from(duration.nanos) / 1_000))
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// A name that cannot move the cursor.
+fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// Columns as wide as their widest cell, two spaces between them.
+fn table(rows: &[Vec<String>], indent: &str) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for cells in rows {
+        widths.resize(widths.len().max(cells.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(cells) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for cells in rows {
+        let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let _ = writeln!(text, "{indent}{}", padded.join("  ").trim_end());
+    }
+    text
+}
