@@ -337,6 +337,11 @@ impl BucketState {
             return false;
         }
         self.shift_level(unused);
+        if let Some(rate) = self.rate() {
+            // What was not used did not go back to back with anything either.
+            let burst = self.burst_rate(&rate);
+            self.burst.credit(unused, &burst);
+        }
         true
     }
 
