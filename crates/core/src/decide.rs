@@ -79,6 +79,8 @@ pub struct Outlook {
     pub floor: Option<Floor>,
     /// The window of the binding bucket, if it is one.
     pub per: Span,
+    /// When enough calls in flight will have ended, if only by expiry. Until then each may be renewed, so no slot is firm.
+    ends_at: FleetTime,
     binding_bucket: Option<usize>,
 }
 
@@ -121,13 +123,19 @@ pub fn outlook(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime,
         openings.push((Opening { at: floor.until, at_best: floor.until, source: floor.source }, None));
         note_floor(&mut standing, floor);
     }
+    let mut ends_at = now;
     if let Some(opening) = ramp_opening(value, binding, now) {
+        ends_at = ends_at.max(opening.at);
         openings.push((opening, None));
     }
     for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
         let Some(bucket) = value.buckets.get(*index) else { continue };
         let (cost, _) = charge_for(value, ask, *index, &plan.meter);
-        openings.push((bucket.opens(cost, now, waited), Some(*index)));
+        let opening = bucket.opens(cost, now, waited);
+        if opening.source == Source::Concurrency {
+            ends_at = ends_at.max(opening.at);
+        }
+        openings.push((opening, Some(*index)));
         if let Some(floor) = bucket.floor.filter(|floor| floor.holds_at(now)) {
             note_floor(&mut standing, floor);
         }
@@ -150,6 +158,7 @@ pub fn outlook(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime,
         runner_up: runner_up.filter(|_| opening.at > now),
         floor: standing,
         per: index.and_then(|index| value.buckets.get(index)).map_or(Span::ZERO, |bucket| bucket.effective().per),
+        ends_at,
         binding_bucket: index,
     }
 }
@@ -358,15 +367,16 @@ fn step_head<R: Rng + ?Sized>(
         deny(queue, ask.id, now, denial, pass);
         return true;
     }
-    if seen.opening.at <= now + key.class.horizon() {
+    if seen.opening.at <= now + key.class.horizon() && seen.ends_at <= now {
         let base = seen.opening.at.max(now);
         let send = base + jitter(value, &binding, ask, &seen, base, round.alone, rng);
         grant(value, queue, ask, &binding, &seen, send, Some(base), pass, now);
         return true;
     }
     hold_up(queue, key, seen.opening.source, &seen.bucket);
+    let decidable_at = (seen.opening.at - key.class.horizon()).max(seen.ends_at);
     if seen.opening.at != FleetTime::MAX {
-        sooner(&mut pass.look_again_at, seen.opening.at - key.class.horizon());
+        sooner(&mut pass.look_again_at, decidable_at);
     }
     round.contended.extend(&binding.buckets);
     // A call that waits for a shared bucket comes before later ones in it; one that waits for something of its own keeps
