@@ -181,6 +181,7 @@ impl BucketState {
             StartLevel::Cautious => rate.gained_in(Span::from_secs(1)).max(cost).min(rate.capacity),
         };
         self.spreading = self.plan.start == StartLevel::Cautious && self.is_windowed();
+        self.fired_at_turn = self.fired;
         self.level = Level::new(first, now);
         self.burst = Level::new(first.min(self.burst_rate(&rate).capacity), now);
     }
@@ -245,8 +246,7 @@ impl BucketState {
                 FleetTime::ZERO
             };
             let evenly = self.level.reaches(cost + margin, &rate).max(by_burst);
-            let turns = self.spreading && self.window_end != FleetTime::ZERO && cost <= rate.capacity;
-            if turns { evenly.min(now.max(self.window_end + guard(rate.per))) } else { evenly }
+            if self.spreading { self.spread_opens(evenly, cost, now, &rate) } else { evenly }
         };
         if level_at > opening.at {
             opening = Opening { at: level_at, at_best: level_at, source: Source::Bucket };
@@ -318,16 +318,20 @@ impl BucketState {
         }
     }
 
-    /// Makes the level at `now` what it would be with `change` more (or less).
-    pub fn shift_level(&mut self, change: Milli) {
+    /// Makes the level at `now` what it would be with `change` more (or less). What has refilled until now is settled first:
+    /// a loss that came before a bucket was full again would otherwise be forgotten at the brim.
+    pub fn shift_level(&mut self, change: Milli, now: FleetTime) {
         if let Some(rate) = self.rate() {
+            if !self.is_windowed() {
+                self.level.advance(now, &rate);
+            }
             self.level.credit(change, &rate);
         }
     }
 
     /// Gives back what a lease reserved and did not use (negative: it used more), unless a newer observation already tells
     /// (I-4), or the window it was charged to is over. Returns whether it did.
-    pub fn settle(&mut self, unused: Milli, mark: i64, window_end: FleetTime) -> bool {
+    pub fn settle(&mut self, unused: Milli, mark: i64, window_end: FleetTime, now: FleetTime) -> bool {
         let newer = self.observed.is_some_and(|seen| seen.mark >= mark);
         let turned = self.is_windowed() && {
             let moved = (self.window_end - window_end).as_micros().unsigned_abs();
@@ -336,7 +340,7 @@ impl BucketState {
         if unused == Milli::ZERO || newer || turned || !self.started {
             return false;
         }
-        self.shift_level(unused);
+        self.shift_level(unused, now);
         if let Some(rate) = self.rate() {
             // What was not used did not go back to back with anything either.
             let burst = self.burst_rate(&rate);
@@ -387,6 +391,16 @@ impl BucketState {
         }
         let at = self.holds.frees_by_expiry(now, short).unwrap_or(FleetTime::MAX);
         if at > opening.at { Opening { at, at_best: opening.at_best, source: Source::Concurrency } } else { opening }
+    }
+
+    /// In a first window that is spread: evenly, as long as its quota lasts, or when the next one begins.
+    fn spread_opens(&self, evenly: FleetTime, cost: Milli, now: FleetTime, rate: &Rate) -> FleetTime {
+        if self.window_end == FleetTime::ZERO || cost > rate.capacity {
+            return evenly;
+        }
+        let turned = now.max(self.window_end + guard(rate.per));
+        let used = Milli::from_milli(self.fired.saturating_sub(self.fired_at_turn));
+        if used + cost > rate.capacity { turned } else { evenly.min(turned) }
     }
 
     fn window_opens(&self, cost: Milli, now: FleetTime, rate: &Rate) -> FleetTime {

@@ -186,7 +186,7 @@ fn settle_on(bucket: &mut BucketState, low: Milli, high: Milli, raise: Raise, no
         Raise::ByGain if level < low => Milli::from_milli((low - level).as_milli() / GAIN_DIVISOR),
         _ => Milli::ZERO,
     };
-    bucket.shift_level(change);
+    bucket.shift_level(change, now);
 }
 
 /// Brings our window in line with the one the answer speaks of; false when the answer is about a window that is over, or when

@@ -99,7 +99,7 @@ pub fn apply<R: Rng + ?Sized>(
     }
     if report.is_open {
         if report.is_final {
-            settle(value, lease, report);
+            settle(value, lease, report, now);
         } else {
             done.hold_until = renew(value, lease, now);
         }
@@ -114,7 +114,8 @@ pub fn release(value: &mut ScopeValue, lease: &Lease) {
         if charge.held {
             bucket.holds.free(lease.hold_until, charge.amount);
         } else {
-            bucket.settle(charge.amount, charge.mark, charge.window_end);
+            // A gain is the same whenever it comes: before a refill or after it.
+            bucket.settle(charge.amount, charge.mark, charge.window_end, FleetTime::ZERO);
         }
     }
     end_flight(value, lease);
@@ -126,7 +127,7 @@ fn end_flight(value: &mut ScopeValue, lease: &Lease) {
     }
 }
 
-fn settle(value: &mut ScopeValue, lease: &Lease, report: &Report<'_>) {
+fn settle(value: &mut ScopeValue, lease: &Lease, report: &Report<'_>, now: FleetTime) {
     if report.outcome == Outcome::ConnectionFailed {
         return release(value, lease);
     }
@@ -139,7 +140,7 @@ fn settle(value: &mut ScopeValue, lease: &Lease, report: &Report<'_>) {
         let actual = report.usage.and_then(|usage| usage.of(&bucket.plan.meter)).map(Milli::from_units);
         if let Some(actual) = actual {
             bucket.note_usage(actual);
-            bucket.settle(charge.amount - actual, charge.mark, charge.window_end);
+            bucket.settle(charge.amount - actual, charge.mark, charge.window_end, now);
         }
     }
     end_flight(value, lease);
@@ -393,7 +394,7 @@ fn empty_levels(value: &mut ScopeValue, binding: &Binding, lease: &Lease, signal
         };
         let (Some(cost), Some(level)) = (charge_of(lease, bucket), bucket.level_at(now)) else { continue };
         if level >= cost {
-            bucket.shift_level(cost - Milli::from_milli(1) - level);
+            bucket.shift_level(cost - Milli::from_milli(1) - level, now);
         }
     }
 }
