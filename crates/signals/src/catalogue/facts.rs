@@ -202,6 +202,9 @@ pub(crate) struct PartFact {
     /// How a time is written, first match counts; unused for counts.
     #[serde(default)]
     pub(crate) forms: Vec<TimeForm>,
+    /// The words that say that it is used up, any casing.
+    #[serde(default)]
+    pub(crate) empty: Vec<String>,
     /// What each `name=value` says, for a header of several; other names are passed over.
     #[serde(default)]
     pub(crate) members: BTreeMap<String, PartFact>,
@@ -225,6 +228,12 @@ pub(crate) enum Quantity {
     Fill,
     /// Used and limit in one value: `40/40`.
     Usage,
+    /// The share that is used: 1 is all of it.
+    Share,
+    /// The share that is used in percent, with or without the sign.
+    Percent,
+    /// A word for how it stands; those in `empty` say that it is used up.
+    State,
     /// Several in one value: `total=100; remaining=99; resets=41`.
     Members,
 }
@@ -455,6 +464,7 @@ impl ProviderFacts {
         self.rate_limit_fields.iter_mut().for_each(|fact| fact.stamp(&file));
         self.known.iter_mut().for_each(|fact| fact.stamp(&file));
         self.body.waits.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.body.buckets.iter_mut().for_each(|fact| fact.stamp(&file));
         self.body.buckets.iter_mut().for_each(|fact| fact.stamp(&file));
         self.answers.iter_mut().for_each(|fact| fact.stamp(&file));
     }

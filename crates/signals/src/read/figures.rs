@@ -16,6 +16,8 @@ pub(super) enum Figure {
     Reset(When),
     Window(Span),
     Fill(i64),
+    /// Whether it is used up.
+    Spent(bool),
 }
 
 /// Hands over every figure of a trimmed value; `false` when some of it, or all, could not be read.
@@ -28,8 +30,9 @@ pub(super) fn read(value: &str, fact: &PartFact, clock: &Clock, found: &mut dyn 
 }
 
 fn figure(value: &str, fact: &PartFact, clock: &Clock) -> Option<Figure> {
-    let count = || Number::parse(value).map(Number::as_count);
-    let when = || time::parse(value, &fact.forms, clock.near()).map(|(when, _)| when);
+    let count =
+        || cautious(value, Number::parse, |one, other| one.as_millionths() <= other.as_millionths()).map(Number::as_count);
+    let when = || cautious(value, |text| when(text, fact, clock), |one, other| clock.until(*one) >= clock.until(*other));
     match fact.reads {
         Quantity::Limit => limit(value).map(|(limit, window)| Figure::Limit(limit, window)),
         Quantity::Remaining => count().map(Figure::Remaining),
@@ -39,9 +42,28 @@ fn figure(value: &str, fact: &PartFact, clock: &Clock) -> Option<Figure> {
             When::In(span) if span > Span::ZERO => Some(Figure::Window(span)),
             _ => None,
         },
+        Quantity::Share => Number::parse(value).map(|share| Figure::Spent(share.as_millionths() >= 1_000_000)),
+        Quantity::Percent => percent(value).map(|share| Figure::Spent(share.as_millionths() >= 100_000_000)),
+        Quantity::State => Some(Figure::Spent(fact.empty.iter().any(|word| word.eq_ignore_ascii_case(value)))),
         Quantity::Fill => count().filter(|fill| *fill > 0).map(Figure::Fill),
         Quantity::Usage | Quantity::Members => None,
     }
+}
+
+fn when(text: &str, fact: &PartFact, clock: &Clock) -> Option<When> {
+    time::parse(text, &fact.forms, clock.near()).map(|(when, _)| when)
+}
+
+/// One value, or the most cautious of several: an intermediary may make one line of repeated ones. A date has a comma of its own,
+/// and so has `1,000`, which is why a comma without a blank separates nothing.
+fn cautious<T>(value: &str, parse: impl Fn(&str) -> Option<T>, is_better: impl Fn(&T, &T) -> bool) -> Option<T> {
+    let all = || -> Option<Vec<T>> { value.split(", ").map(|part| parse(part.trim())).collect() };
+    parse(value).or_else(|| all()?.into_iter().reduce(|one, other| if is_better(&one, &other) { one } else { other }))
+}
+
+/// `100.3%` or `100.3`.
+fn percent(value: &str) -> Option<Number> {
+    Number::parse(value.strip_suffix('%').map_or(value, str::trim_end))
 }
 
 /// `40/40`: used, then the limit. What stands in parentheses behind it only names whose it is.
@@ -102,4 +124,30 @@ fn limit(value: &str) -> Option<(i64, Option<Span>)> {
         (None, _) => rest.iter().find(|(other, _)| other == first).and_then(|(_, window)| *window),
     };
     Some((*first, window.filter(|window| *window > Span::ZERO)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn least(value: &str) -> Option<i64> {
+        cautious(value, Number::parse, |one, other| one.as_millionths() <= other.as_millionths()).map(Number::as_count)
+    }
+
+    #[test]
+    fn joined_lines_count_with_their_most_cautious_value() {
+        for (value, expected) in [
+            ("7", Some(7)),
+            ("7, 3", Some(3)),
+            ("3, 7, 5", Some(3)),
+            ("7, -1", Some(-1)),
+            ("1,000", None),
+            ("7, soon", None),
+            ("7, ", None),
+            (", 7", None),
+            ("", None),
+        ] {
+            assert_eq!(least(value), expected, "{value}");
+        }
+    }
 }

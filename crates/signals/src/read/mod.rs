@@ -6,6 +6,7 @@ mod body;
 mod buckets;
 mod classify;
 mod clock;
+mod draft;
 mod figures;
 mod hits;
 mod rate_limit;

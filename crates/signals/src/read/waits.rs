@@ -125,7 +125,7 @@ fn source_of(form: TimeForm) -> Source {
     match form {
         TimeForm::Milliseconds => Source::RetryAfterMs,
         TimeForm::Rfc3339 | TimeForm::HttpDate | TimeForm::Epoch => Source::RetryAfterDate,
-        TimeForm::Seconds | TimeForm::Duration | TimeForm::SecondsOrEpoch => Source::RetryAfterSeconds,
+        TimeForm::Seconds | TimeForm::Minutes | TimeForm::Duration | TimeForm::SecondsOrEpoch => Source::RetryAfterSeconds,
         TimeForm::RetryInfo | TimeForm::StatusDetails => Source::ErrorBody,
     }
 }

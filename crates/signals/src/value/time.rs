@@ -14,6 +14,8 @@ pub(crate) enum TimeForm {
     Seconds,
     /// A number of milliseconds from now.
     Milliseconds,
+    /// Minutes from now.
+    Minutes,
     /// A number with units: `6m0s`, `17ms`, `57.24s`, `33 seconds`.
     Duration,
     /// Seconds, milliseconds, microseconds or nanoseconds since the Unix epoch, told apart by the number of digits.
@@ -62,6 +64,7 @@ fn parse_one(text: &str, form: TimeForm, near: FleetTime) -> Option<When> {
     match form {
         TimeForm::Seconds => Number::parse(text).map(|number| When::In(signed(number, 1_000_000))),
         TimeForm::Milliseconds => Number::parse(text).map(|number| When::In(signed(number, 1_000))),
+        TimeForm::Minutes => Number::parse(text).map(|number| When::In(signed(number, 60_000_000))),
         TimeForm::Duration => duration::parse(text).map(When::In),
         TimeForm::Epoch => Number::parse(text).and_then(epoch),
         TimeForm::SecondsOrEpoch => {
