@@ -66,6 +66,8 @@ pub struct BucketState {
     pub observed: Option<Observation>,
     /// What a call typically turns out to cost here (moving average of settled usage); zero while unknown.
     pub typical: Milli,
+    /// What those calls had reserved (moving average): with `typical` it tells how much of a reservation comes back.
+    pub typical_reserved: Milli,
     /// Whether a level has been set: by a header, or by the start level.
     pub started: bool,
     /// The floor under everything that uses this bucket.
@@ -112,6 +114,7 @@ impl BucketState {
             paced_until: FleetTime::ZERO,
             observed: None,
             typical: Milli::ZERO,
+            typical_reserved: Milli::ZERO,
             started: false,
             floor: None,
             holds: Holds::default(),
@@ -289,10 +292,11 @@ impl BucketState {
         (self.fired, self.window_end)
     }
 
-    /// The distance to the next paced slot after a call of `cost`.
+    /// The distance to the next paced slot after a call of `cost`: what it will really use at the rate of refill and drain.
     pub fn gap(&self, cost: Milli, at: FleetTime) -> Span {
         let Some(rate) = self.rate() else { return Span::ZERO };
         let tau = drain_time(rate.per);
+        let cost = self.expected_use(cost);
         if self.is_windowed() {
             // The whole quota spread over tau.
             return Rate::new(rate.limit, tau, rate.capacity).time_for(cost);
@@ -344,17 +348,31 @@ impl BucketState {
         if let Some(rate) = self.rate() {
             // What was not used did not go back to back with anything either.
             let burst = self.burst_rate(&rate);
+            self.burst.advance(now, &burst);
             self.burst.credit(unused, &burst);
         }
         true
     }
 
-    /// Remembers what a call turned out to cost.
-    pub fn note_usage(&mut self, actual: Milli) {
-        self.typical = match self.typical {
-            Milli::ZERO => actual,
-            typical => typical + Milli::from_milli((actual - typical).as_milli() / 8),
+    /// Remembers what a call that reserved so much turned out to cost.
+    pub fn note_usage(&mut self, reserved: Milli, actual: Milli) {
+        let average = |old: Milli, new: Milli| match old {
+            Milli::ZERO => new,
+            old => old + Milli::from_milli((new - old).as_milli() / 8),
         };
+        self.typical = average(self.typical, actual);
+        self.typical_reserved = average(self.typical_reserved, reserved);
+    }
+
+    /// What a reservation of `cost` typically turns out to use: paced by the reservation, calls that use half of it would
+    /// leave half of the refill unused. At least a twentieth of it, at most four times.
+    fn expected_use(&self, cost: Milli) -> Milli {
+        if self.typical_reserved <= Milli::ZERO {
+            return cost;
+        }
+        let cost = i128::from(cost.as_milli());
+        let used = cost * i128::from(self.typical.as_milli()) / i128::from(self.typical_reserved.as_milli());
+        Milli::from_milli(i64::try_from(used.clamp(cost / 20, cost * 4)).unwrap_or(i64::MAX))
     }
 
     /// What to charge a call that does not say what it costs here: what calls typically cost, else a hundredth of the

@@ -139,7 +139,7 @@ fn settle(value: &mut ScopeValue, lease: &Lease, report: &Report<'_>, now: Fleet
         }
         let actual = report.usage.and_then(|usage| usage.of(&bucket.plan.meter)).map(Milli::from_units);
         if let Some(actual) = actual {
-            bucket.note_usage(actual);
+            bucket.note_usage(charge.amount, actual);
             bucket.settle(charge.amount - actual, charge.mark, charge.window_end, now);
         }
     }

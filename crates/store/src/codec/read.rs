@@ -71,6 +71,7 @@ fn bucket(stored: wire::Bucket, now: FleetTime, checks: &mut Checks) -> Option<B
         paced_until: checks.instant(stored.paced_until),
         observed: stored.observed.and_then(|seen| observed(&seen, checks)),
         typical: checks.stock(stored.typical),
+        typical_reserved: checks.stock(stored.typical_reserved),
         started: stored.started,
         floor: checks.floor(stored.floor),
         holds: checks.holds(stored.holds, now),
@@ -170,6 +171,7 @@ fn cautious(damaged: BucketState, now: FleetTime) -> BucketState {
         learned: Learned { limit, per, windowed, ..Learned::default() },
         fired: marks.into_iter().fold(0, i64::max),
         typical: damaged.typical,
+        typical_reserved: damaged.typical_reserved,
         floor: damaged.floor,
         holds: damaged.holds,
         ..BucketState::new(damaged.plan)

@@ -53,6 +53,7 @@ fn bucket() -> impl Strategy<Value = BucketState> {
                 paced_until,
                 observed: observed.map(|(mark, remaining, at)| Observation { mark, remaining, at }),
                 typical,
+                typical_reserved: typical,
                 started,
                 floor,
                 holds,

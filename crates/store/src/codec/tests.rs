@@ -67,7 +67,7 @@ fn sealed(body: &wire::Scope) -> Bytes {
 type Set = fn(&mut wire::Bucket, i64);
 
 /// Every number of a bucket that decides about calls.
-const NUMBERS: [(&str, Set); 18] = [
+const NUMBERS: [(&str, Set); 19] = [
     ("level", |bucket, number| bucket.level.get_or_insert_default().amount = number),
     ("level as of", |bucket, number| bucket.level.get_or_insert_default().as_of = number),
     ("level carry", |bucket, number| bucket.level.get_or_insert_default().carry = number),
@@ -79,6 +79,7 @@ const NUMBERS: [(&str, Set); 18] = [
     ("fired", |bucket, number| bucket.fired = number),
     ("fired at turn", |bucket, number| bucket.fired_at_turn = number),
     ("typical", |bucket, number| bucket.typical = number),
+    ("typical reserved", |bucket, number| bucket.typical_reserved = number),
     ("observed mark", |bucket, number| bucket.observed.get_or_insert_default().mark = number),
     ("observed remaining", |bucket, number| bucket.observed.get_or_insert_default().remaining = number),
     ("observed at", |bucket, number| bucket.observed.get_or_insert_default().at = number),

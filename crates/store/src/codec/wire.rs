@@ -54,6 +54,8 @@ pub(super) struct Bucket {
     pub(super) floor: Option<Floor>,
     #[prost(message, repeated, tag = "15")]
     pub(super) holds: Vec<Slot>,
+    #[prost(sint64, tag = "16")]
+    pub(super) typical_reserved: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
