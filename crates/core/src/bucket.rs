@@ -292,18 +292,20 @@ impl BucketState {
         (self.fired, self.window_end)
     }
 
-    /// The distance to the next paced slot after a call of `cost`: what it will really use at the rate of refill and drain.
+    /// The distance to the next paced slot after a call of `cost`: what it will really use at the rate of refill and drain. At
+    /// most the time constant of the drain (I-5): after a large call the level alone keeps the next one waiting, and only as
+    /// long as that one needs.
     pub fn gap(&self, cost: Milli, at: FleetTime) -> Span {
         let Some(rate) = self.rate() else { return Span::ZERO };
         let tau = drain_time(rate.per);
         let cost = self.expected_use(cost);
         if self.is_windowed() {
             // The whole quota spread over tau.
-            return Rate::new(rate.limit, tau, rate.capacity).time_for(cost);
+            return Rate::new(rate.limit, tau, rate.capacity).time_for(cost).min(tau);
         }
         let surplus = (self.level.at(at, &rate) - margin(&rate, cost)).at_least_zero();
         let per_tau = rate.gained_in(tau) + surplus.min(self.burst_rate(&rate).capacity);
-        Rate::new(per_tau.max(Milli::from_milli(1)), tau, rate.capacity).time_for(cost)
+        Rate::new(per_tau.max(Milli::from_milli(1)), tau, rate.capacity).time_for(cost).min(tau)
     }
 
     /// How far a slot may be moved within jitter at `base` before units would be lost at the brim, or the window ends.
@@ -333,15 +335,19 @@ impl BucketState {
         }
     }
 
-    /// Gives back what a lease reserved and did not use (negative: it used more), unless a newer observation already tells
-    /// (I-4), or the window it was charged to is over. Returns whether it did.
+    /// Gives back what a lease reserved and did not use (negative: it used more), unless the window it was charged to is over;
+    /// where a newer observation has told already, only up to what it showed (I-4). Returns whether it did.
     pub fn settle(&mut self, unused: Milli, mark: i64, window_end: FleetTime, now: FleetTime) -> bool {
-        let newer = self.observed.is_some_and(|seen| seen.mark >= mark);
+        let unused = match self.observed.filter(|seen| seen.mark >= mark) {
+            Some(_) if unused < Milli::ZERO => Milli::ZERO,
+            Some(seen) => unused.min(self.room_below(&seen, now)),
+            None => unused,
+        };
         let turned = self.is_windowed() && {
             let moved = (self.window_end - window_end).as_micros().unsigned_abs();
             self.rate().is_some_and(|rate| moved > rate.per.as_micros().unsigned_abs() / 2)
         };
-        if unused == Milli::ZERO || newer || turned || !self.started {
+        if unused == Milli::ZERO || turned || !self.started {
             return false;
         }
         self.shift_level(unused, now);
@@ -352,6 +358,21 @@ impl BucketState {
             self.burst.credit(unused, &burst);
         }
         true
+    }
+
+    /// How far the level lies below what was observed, less what was granted since, with what has refilled since.
+    fn room_below(&self, seen: &Observation, now: FleetTime) -> Milli {
+        let Some(rate) = self.rate() else { return Milli::ZERO };
+        let told = |mark: i64| seen.remaining - Milli::from_milli(self.fired.saturating_sub(mark)).at_least_zero();
+        let room = if self.is_windowed() {
+            let in_this_window = seen.at >= self.window_end - rate.per;
+            if in_this_window { told(seen.mark.max(self.fired_at_turn)) - self.level.amount } else { Milli::ZERO }
+        } else {
+            // Both at the same instant; the level's may lie a slot ahead of now.
+            let time = now.max(self.level.as_of);
+            told(seen.mark) + rate.gained_in(time.since(seen.at)) - self.level.at(time, &rate)
+        };
+        room.at_least_zero()
     }
 
     /// Remembers what a call that reserved so much turned out to cost.

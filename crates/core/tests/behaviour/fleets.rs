@@ -1,0 +1,146 @@
+//! What a fleet gets: makespan against a scheduler that knows the provider's meters exactly, and refusals met on the way.
+//! 150 workers, calls of 0.2 to 2 s, up to 40 ms of reordering on the way to the provider; each bound holds for the worst of ten
+//! seeds. Where a run is short beside its window, the number of calls is chosen so that the last window is partly used: a single
+//! unit more in the last one would cost a whole window and say nothing.
+
+use std::sync::Arc;
+
+use paceline_core::plan::{BucketPlan, GroupPlan};
+use paceline_core::units::Span;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::support::fleet::{Cost, Fleet, Outcome};
+use crate::support::plans::{cautious, continuous, group, per_minute, unknown, windowed};
+use crate::support::provider::{Headers, Meter, Provider};
+use crate::support::world::START;
+
+const MINUTE: Span = Span::from_secs(60);
+const SEEDS: u64 = 10;
+
+fn fleet(plan: Arc<GroupPlan>, meters: Vec<Meter>, headers: Headers, calls: usize) -> Fleet {
+    let one = Cost { reserved_tokens: 0, actual_tokens: 0 };
+    let provider = Provider { meters, headers };
+    Fleet { workers: 150, calls: vec![one; calls], plan, provider, tells_late: false, seed: 0 }
+}
+
+/// Calls that cost one request each.
+fn requests(plan: BucketPlan, meter: Meter, headers: Headers, calls: usize) -> Fleet {
+    fleet(group(vec![plan]), vec![meter], headers, calls)
+}
+
+/// Calls of 50 to 2,000 tokens that reserve `factor` times what they use.
+fn mixed(calls: usize, factor: u64) -> Vec<Cost> {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let cost = |actual_tokens| Cost { reserved_tokens: actual_tokens * factor, actual_tokens };
+    (0..calls).map(|_| cost(rng.random_range(50..2_000))).collect()
+}
+
+/// Runs each seed and holds the worst against the bounds: times the minimum, and percent rejected.
+fn expect(what: &str, fleet: &Fleet, most_ratio: f64, most_rejected: f64) {
+    let outcomes: Vec<Outcome> = (1..=SEEDS).map(|seed| Fleet { seed, ..fleet.clone() }.run()).collect();
+    let ratio = outcomes.iter().map(Outcome::ratio).fold(0.0, f64::max);
+    let rejected = 100.0 * outcomes.iter().map(Outcome::rejected_share).fold(0.0, f64::max);
+    let found = format!("{what}: {ratio:.4} x the minimum, {rejected:.3} % rejected, {:?}", outcomes[0]);
+    println!("{found}");
+    assert!(outcomes.iter().all(|outcome| outcome.denied == 0), "calls were denied: {found}");
+    assert!(ratio <= most_ratio, "at most {most_ratio} is allowed: {found}");
+    assert!(rejected <= most_rejected, "at most {most_rejected} % is allowed: {found}");
+}
+
+#[test]
+fn a_bucket_that_only_headers_describe() {
+    for (limit, secs, calls) in [(600, 60, 1_500), (60, 60, 160), (10, 1, 1_200), (3_600, 3_600, 3_900)] {
+        let meter = Meter::full("requests", limit, Span::from_secs(secs), START);
+        let fleet = requests(unknown("requests"), meter, Headers::All, calls);
+        expect(&format!("{limit} per {secs} s, unknown"), &fleet, 1.02, 0.1);
+    }
+}
+
+#[test]
+fn a_bucket_that_only_headers_describe_and_that_others_have_drawn_on() {
+    for level in [0, 10, 300] {
+        let meter = Meter::bucket("requests", 600, MINUTE, 600, level, START);
+        let fleet = requests(unknown("requests"), meter.clone(), Headers::All, 1_500);
+        expect(&format!("unknown, {level} left"), &fleet, 1.02, 0.5);
+        let fleet = requests(cautious(per_minute("requests", 600)), meter, Headers::All, 1_500);
+        expect(&format!("cautious, {level} left"), &fleet, 1.02, 0.7);
+    }
+}
+
+#[test]
+fn a_window_that_only_headers_describe() {
+    for (limit, secs, phase, calls) in
+        [(600, 60, 0.02, 2_500), (600, 60, 0.4, 2_500), (600, 60, 0.8, 2_500), (10, 1, 0.3, 1_205)]
+    {
+        let per = Span::from_secs(secs);
+        let meter = Meter::window("requests", limit, per, START - per.scaled(phase));
+        let fleet = requests(unknown("requests"), meter, Headers::All, calls);
+        expect(&format!("{limit} per window of {secs} s, phase {phase}, unknown"), &fleet, 1.02, 0.5);
+    }
+}
+
+#[test]
+fn a_known_bucket_with_and_without_headers() {
+    for (limit, secs, calls) in [(600, 60, 1_500), (60, 60, 160), (10, 1, 1_200)] {
+        let per = Span::from_secs(secs);
+        let meter = Meter::full("requests", limit, per, START);
+        let fleet = |headers| requests(continuous("requests", limit, per), meter.clone(), headers, calls);
+        expect(&format!("{limit} per {secs} s, all headers"), &fleet(Headers::All), 1.02, 0.1);
+        expect(&format!("{limit} per {secs} s, only Retry-After"), &fleet(Headers::RetryAfter), 1.01, 0.1);
+        expect(&format!("{limit} per {secs} s, no headers"), &fleet(Headers::Bare), 1.01, 0.1);
+    }
+}
+
+#[test]
+fn a_known_window_whose_phase_headers_tell() {
+    for phase in [0.0, 0.4, 0.8] {
+        let meter = Meter::window("requests", 600, MINUTE, START - MINUTE.scaled(phase));
+        let fleet = requests(windowed("requests", 600, MINUTE), meter, Headers::All, 2_500);
+        expect(&format!("window, phase {phase}, all headers"), &fleet, 1.02, 0.1);
+    }
+}
+
+/// Without headers nobody can know the phase: what is left is that ours is as long as theirs.
+#[test]
+fn a_known_window_without_headers_that_begins_when_we_do() {
+    let meter = Meter::window("requests", 600, MINUTE, START);
+    for headers in [Headers::RetryAfter, Headers::Bare] {
+        let fleet = requests(windowed("requests", 600, MINUTE), meter.clone(), headers, 2_500);
+        expect(&format!("window, {headers:?}"), &fleet, 1.02, 0.5);
+    }
+}
+
+#[test]
+fn a_full_bucket_that_is_not_full_costs_the_calls_in_flight_and_no_more() {
+    // 150 calls leave at once for a bucket with ten units: that is what `start: full` means. What is refused then is refused
+    // once; the 140 that were in flight must not become three hundred.
+    for headers in [Headers::All, Headers::RetryAfter, Headers::Bare] {
+        let meter = Meter::bucket("requests", 600, MINUTE, 600, 10, START);
+        let fleet = requests(per_minute("requests", 600), meter, headers, 1_500);
+        expect(&format!("ten left, {headers:?}"), &fleet, 1.02, 9.0);
+    }
+}
+
+#[test]
+fn tokens_of_mixed_sizes() {
+    let meters = vec![Meter::full("requests", 3_000, MINUTE, START), Meter::full("tokens", 200_000, MINUTE, START)];
+    let known = group(vec![per_minute("requests", 3_000), per_minute("tokens", 200_000)]);
+    for factor in [1, 2] {
+        let fleet = Fleet { calls: mixed(1_000, factor), ..fleet(known.clone(), meters.clone(), Headers::All, 0) };
+        expect(&format!("tokens, {factor} reserved for one"), &fleet, 1.02, 0.1);
+        let plan = group(vec![unknown("requests"), unknown("tokens")]);
+        expect(&format!("tokens, {factor} for one, unknown"), &Fleet { plan, ..fleet.clone() }, 1.02, 0.1);
+        let provider = Provider { headers: Headers::Bare, ..fleet.provider.clone() };
+        expect(&format!("tokens, {factor} for one, no headers"), &Fleet { provider, ..fleet }, 1.02, 0.1);
+    }
+}
+
+#[test]
+fn figures_of_the_moment_when_the_answer_leaves() {
+    let bucket = requests(unknown("requests"), Meter::full("requests", 600, MINUTE, START), Headers::All, 1_500);
+    expect("bucket, told late", &Fleet { tells_late: true, ..bucket }, 1.02, 0.1);
+    let meter = Meter::window("requests", 600, MINUTE, START - Span::from_secs(20));
+    let window = requests(unknown("requests"), meter, Headers::All, 2_500);
+    expect("window, told late", &Fleet { tells_late: true, ..window }, 1.02, 0.1);
+}

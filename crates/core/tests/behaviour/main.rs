@@ -1,0 +1,15 @@
+//! How the core behaves: its laws, the scenarios it must survive, and what a fleet gets out of it, all in virtual time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::cast_possible_wrap,
+    unreachable_pub,
+    reason = "a test that meets the unexpected has failed, and says where by panicking"
+)]
+
+mod fleets;
+mod laws;
+mod support;
