@@ -27,6 +27,8 @@ pub(crate) const INBOX: usize = 16_384;
 const IDLE: Duration = Duration::from_secs(120);
 /// How often a refused commit is decided anew before the callers are told that the store is busy.
 const TRIES: u32 = 16;
+/// After this long a store that did not answer is asked again.
+const RETRY_STORE: Span = Span::from_millis(250);
 
 /// What is sent to an actor.
 pub(crate) struct Message {
@@ -105,47 +107,41 @@ impl<S: Store> Actor<S> {
     async fn turn(&mut self, state: &mut State, mut inputs: Vec<Input>) {
         for _ in 0..TRIES {
             if let Err(error) = self.prepare(state, &inputs).await {
-                return self.fail(state, &inputs, &error);
+                return self.fail(state, inputs, &error);
             }
             let now = self.inner.store.now();
             let mut fx = self.scope.step(std::mem::take(&mut inputs), now, &mut state.rng);
             state.wake_at = fx.wake_at;
             self.gauges.write(&self.scope, now);
-            let firm = std::mem::take(&mut fx.replies);
+            self.tell(state, &mut fx, now);
             if !fx.changed {
-                self.answer(state, firm.into_iter().chain(std::mem::take(&mut fx.replies_on_commit)), now);
-                return self.count(fx);
+                return self.tell_on_commit(state, fx, now);
             }
-            self.answer(state, firm, now);
             match self.commit(state, &fx, now).await {
                 Ok(Committed::Done(version)) => {
                     state.version = version;
-                    let replies = std::mem::take(&mut fx.replies_on_commit);
-                    self.answer(state, replies, now);
-                    return self.count(fx);
+                    return self.tell_on_commit(state, fx, now);
                 }
                 Ok(Committed::Stale(loaded)) => {
                     self.recorder.conflict();
                     self.adopt(state, loaded.version, loaded.value, now);
                     inputs = self.scope.undo(fx, now);
                 }
-                Ok(Committed::RecordExists { key, value }) => {
-                    // The same key was granted on another replica: read everything again, the record included.
+                Ok(Committed::RecordExists { key, .. }) => {
+                    // The same key was granted on another replica: read everything again, its record included.
                     self.recorder.conflict();
                     inputs = self.scope.undo(fx, now);
+                    inputs.push(Input::Taken(CallKey(key.0)));
                     state.loaded = false;
-                    if let Some(record) = Record::decode(&value) {
-                        self.scope.know_record(CallKey(key.0), record);
-                    }
                 }
                 Err(error) => {
                     inputs = self.scope.undo(fx, now);
                     state.loaded = false;
-                    return self.fail(state, &inputs, &error.to_string());
+                    return self.fail(state, inputs, &error.to_string());
                 }
             }
         }
-        self.fail(state, &inputs, "too many replicas write this scope at once");
+        self.fail(state, inputs, "too many replicas write this scope at once");
     }
 
     /// Loads the value at first, and the records that the inputs need.
@@ -210,43 +206,38 @@ impl<S: Store> Actor<S> {
         codec::Header { epoch: 0, version, writer: u64::from(self.inner.replica), min_reader: codec::SCHEMA }
     }
 
-    fn answer(&self, state: &mut State, replies: impl IntoIterator<Item = (ReplyId, Reply)>, decided_at: FleetTime) {
+    /// What holds whatever becomes of the commit.
+    fn tell(&mut self, state: &mut State, fx: &mut Effects, decided_at: FleetTime) {
+        self.answer(state, std::mem::take(&mut fx.replies), decided_at);
+        std::mem::take(&mut fx.events).into_iter().for_each(|event| self.recorder.record(event));
+    }
+
+    /// What the commit made true.
+    fn tell_on_commit(&mut self, state: &mut State, fx: Effects, decided_at: FleetTime) {
+        self.answer(state, fx.replies_on_commit, decided_at);
+        fx.events_on_commit.into_iter().for_each(|event| self.recorder.record(event));
+    }
+
+    fn answer(&self, state: &mut State, replies: Vec<(ReplyId, Reply)>, decided_at: FleetTime) {
         let late = self.inner.store.now().since(decided_at);
         for (id, mut reply) in replies {
-            let Some(sender) = state.waiting.remove(&id) else { continue };
             reply.age_by(late);
+            let unheard = match state.waiting.remove(&id) {
+                Some(sender) => sender.send(reply).err(),
+                None => Some(reply),
+            };
             // A caller that is gone cannot use its slot: give it back at once.
-            if let Err(unheard) = sender.send(reply)
-                && let Some(release) = self.inner.release_of(&unheard)
-            {
-                state.own.push_back(release);
-            }
+            state.own.extend(unheard.and_then(|reply| self.inner.release_of(&reply)));
         }
     }
 
-    fn count(&mut self, fx: Effects) {
-        for event in fx.events {
-            self.recorder.record(event);
-        }
-    }
-
-    /// The store is away: nobody is left without an answer.
-    fn fail(&mut self, state: &mut State, inputs: &[Input], why: &str) {
+    /// The store is away: nobody is left without an answer, and who waits goes on waiting until the end of its hold.
+    fn fail(&mut self, state: &mut State, inputs: Vec<Input>, why: &str) {
         tracing::warn!(scope = %self.key, why, "the store does not answer");
-        let replies: Vec<(ReplyId, Reply)> = inputs
-            .iter()
-            .filter_map(|input| {
-                let error = crate::api::CallError::Unavailable(why.to_string());
-                Some(match input {
-                    Input::Ask(id, _) => (*id, Reply::Answer(Err(error))),
-                    Input::Report(id, _) => (*id, Reply::Report(Err(error))),
-                    Input::Release(id, _) => (*id, Reply::Released(false)),
-                    _ => return None,
-                })
-            })
-            .collect();
         let now = self.inner.store.now();
-        self.answer(state, replies, now);
-        state.wake_at = Some(now + Span::from_millis(250));
+        let mut fx = self.scope.step_without_store(inputs, why, now);
+        self.tell(state, &mut fx, now);
+        let again = now + RETRY_STORE;
+        state.wake_at = Some(fx.wake_at.map_or(again, |at| at.min(again)));
     }
 }

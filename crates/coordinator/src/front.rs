@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use paceline_core::units::FleetTime;
 use paceline_store::{ScopeKey, Store};
 use paceline_telemetry::{Load, Telemetry};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::{Actor, INBOX, Message};
@@ -214,10 +215,7 @@ impl<S: Store> Coordinator<S> {
         let id = self.0.next_reply.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         handle.sender.send(Message { input: input(id), reply: Some((id, sender)) }).await.ok()?;
-        let mut leave = LeaveOnDrop { sender: &handle.sender, id: Some(id) };
-        let reply = receiver.await.ok();
-        leave.id = None;
-        reply
+        Caller { inner: &self.0, actor: &handle.sender, id, receiver, has_heard: false }.answer().await
     }
 
     /// The scope's actor, started if it is not there.
@@ -265,19 +263,6 @@ impl<S: Store> Inner<S> {
         unused
     }
 
-    /// What gives back a slot whose caller was gone when it was granted.
-    pub(crate) fn release_of(&self, unheard: &Reply) -> Option<Input> {
-        let answer = match unheard {
-            Reply::Answer(Ok(answer)) => answer,
-            Reply::Report(Ok(report)) => report.next.as_ref()?,
-            _ => return None,
-        };
-        let Answer::Granted(grant) = answer else { return None };
-        let input = release_lease_input(&grant.lease_id, &self.keyring).ok()??;
-        let id = self.next_reply.fetch_add(1, Ordering::Relaxed);
-        Some(Input::Release(id, Box::new(input)))
-    }
-
     fn load(&self) -> Vec<Load> {
         let now = self.store.now();
         self.handles().iter().flat_map(|handle| handle.gauges.read(&handle.provider, &handle.account, now)).collect()
@@ -285,6 +270,13 @@ impl<S: Store> Inner<S> {
 }
 
 impl<S> Inner<S> {
+    /// What gives back the slot in an answer that nobody heard.
+    pub(crate) fn release_of(&self, unheard: &Reply) -> Option<Input> {
+        let input = release_lease_input(unheard.lease_id()?, &self.keyring).ok()??;
+        let id = self.next_reply.fetch_add(1, Ordering::Relaxed);
+        Some(Input::Release(id, Box::new(input)))
+    }
+
     fn scopes(&self) -> MutexGuard<'_, HashMap<ScopeKey, Handle>> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -294,17 +286,41 @@ impl<S> Inner<S> {
     }
 }
 
-/// Tells the actor that a caller went away while it waited.
-struct LeaveOnDrop<'a> {
-    sender: &'a mpsc::Sender<Message>,
-    id: Option<ReplyId>,
+/// Waits for an answer; dropped before, it leaves the line, or gives back what it did not hear of.
+struct Caller<'a, S> {
+    inner: &'a Inner<S>,
+    actor: &'a mpsc::Sender<Message>,
+    id: ReplyId,
+    receiver: oneshot::Receiver<Reply>,
+    has_heard: bool,
 }
 
-impl Drop for LeaveOnDrop<'_> {
+impl<S> Caller<'_, S> {
+    /// `None`: the actor is gone.
+    async fn answer(mut self) -> Option<Reply> {
+        let reply = (&mut self.receiver).await.ok();
+        self.has_heard = true;
+        reply
+    }
+}
+
+impl<S> Drop for Caller<'_, S> {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            // With a full inbox the place stays until its hold ends; a slot granted meanwhile is given back then.
-            let _ = self.sender.try_send(Message { input: Input::Leave(id), reply: None });
+        if self.has_heard {
+            return;
+        }
+        // From here on the actor learns that nobody listens; an answer may be under way already.
+        self.receiver.close();
+        let input = match self.receiver.try_recv() {
+            Ok(unheard) => self.inner.release_of(&unheard),
+            Err(_) => Some(Input::Leave(self.id)),
+        };
+        let Some(input) = input else { return };
+        let told = self.actor.try_send(Message { input, reply: None });
+        // With a full inbox it waits its turn.
+        if let (Err(TrySendError::Full(message)), Ok(runtime)) = (told, tokio::runtime::Handle::try_current()) {
+            let actor = self.actor.clone();
+            runtime.spawn(async move { actor.send(message).await });
         }
     }
 }

@@ -44,7 +44,8 @@ pub fn ask_input(mut request: AcquireRequest, settings: &dyn Settings, keyring: 
     }
     let previous_key = previous.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
     let print = print_of(&request);
-    Ok(AskInput { request, key, print, ticket, place_lost, previous, deadline_at: None, previous_key })
+    let deadline_at = previous.as_ref().and_then(|lease| lease.deadline).map(FleetTime::from_micros);
+    Ok(AskInput { request, key, print, ticket, place_lost, previous, deadline_at, previous_key })
 }
 
 /// A report with its token opened and its answer read.

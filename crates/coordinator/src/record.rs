@@ -3,6 +3,7 @@
 use paceline_core::delays::DelayPart;
 use paceline_core::denial::Reason;
 use paceline_core::lease::CallFloor;
+use paceline_core::retry::Verdict;
 use paceline_core::units::{FleetTime, Span};
 use prost::Message;
 use sha2::{Digest, Sha256};
@@ -65,8 +66,8 @@ pub struct Record {
     pub(crate) call_floor: Option<CallFloor>,
     /// Attempts that may have been paid for, this one included.
     pub(crate) paid_attempts: u32,
-    /// Why no further attempt is allowed.
-    pub(crate) gave_up: Option<Reason>,
+    /// What the final report was told.
+    pub(crate) verdict: Option<Verdict>,
     /// How its wait came about.
     pub(crate) delays: Vec<DelayPart>,
 }
@@ -75,6 +76,16 @@ impl Record {
     /// Until when it is kept.
     pub fn keep_until(&self) -> FleetTime {
         self.ends_at + KEPT_AFTER_END
+    }
+
+    /// Why no further attempt is allowed, whatever bounds it comes with: what the provider said of the request itself.
+    pub(crate) fn gave_up(&self) -> Option<Reason> {
+        match self.verdict {
+            Some(Verdict::GiveUp(reason @ (Reason::NotRetryable | Reason::AttemptsExhausted | Reason::QuotaExhausted))) => {
+                Some(reason)
+            }
+            _ => None,
+        }
     }
 
     /// As stored.
@@ -89,7 +100,7 @@ impl Record {
             call_floor: self.call_floor.map(|floor| floor.until.as_micros()),
             call_floor_source: self.call_floor.map_or(0, |floor| u32::from(floor.source as u8)),
             paid_attempts: self.paid_attempts,
-            gave_up: self.gave_up.map_or(0, wire::reason_number),
+            verdict: self.verdict.map_or(0, wire::verdict_number),
             was_released: self.was_released,
             ask_print: self.print.to_vec(),
             delays: self.delays.iter().map(PartWire::from).collect(),
@@ -111,7 +122,7 @@ impl Record {
             ends_at: FleetTime::from_micros(stored.ends_at),
             call_floor: wire::call_floor_of(stored.call_floor, stored.call_floor_source),
             paid_attempts: stored.paid_attempts,
-            gave_up: wire::reason_of(stored.gave_up),
+            verdict: wire::verdict_of(stored.verdict),
             delays: stored.delays.into_iter().map(DelayPart::from).collect(),
         })
     }

@@ -6,6 +6,7 @@ use paceline_core::delays::{Cause, DelayPart};
 use paceline_core::denial::Reason;
 use paceline_core::lease::{CallFloor, Charge, History, Lease, Repeat, Serial};
 use paceline_core::plan::{BucketId, Class, Owner};
+use paceline_core::retry::Verdict;
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, Milli, Span};
 
@@ -162,7 +163,7 @@ pub(crate) struct RecordWire {
     #[prost(uint32, tag = "9")]
     pub(crate) paid_attempts: u32,
     #[prost(uint32, tag = "10")]
-    pub(crate) gave_up: u32,
+    pub(crate) verdict: u32,
     #[prost(bool, tag = "11")]
     pub(crate) was_released: bool,
     #[prost(bytes = "vec", tag = "12")]
@@ -301,12 +302,30 @@ const REASONS: [Reason; 11] = [
     Reason::QueueFull,
 ];
 
-/// The stored number of a reason, from 1.
-pub(crate) fn reason_number(reason: Reason) -> u32 {
-    REASONS.iter().zip(1..).find(|(known, _)| **known == reason).map_or(0, |(_, number)| number)
+/// Reasons are stored as verdicts from here on.
+const GIVE_UP: u32 = 16;
+
+/// The stored number of a verdict; 0 is none.
+pub(crate) fn verdict_number(verdict: Verdict) -> u32 {
+    match verdict {
+        Verdict::Done => 1,
+        Verdict::Retry => 2,
+        Verdict::FailOver => 3,
+        Verdict::GiveUp(reason) => {
+            REASONS.iter().zip(GIVE_UP..).find(|(known, _)| **known == reason).map_or(GIVE_UP, |(_, number)| number)
+        }
+    }
 }
 
-/// The reason with this number; 0 and unknown numbers are none.
-pub(crate) fn reason_of(number: u32) -> Option<Reason> {
-    REASONS.get(usize::try_from(number.checked_sub(1)?).ok()?).copied()
+/// The verdict with this number; unknown numbers (of a later version) are none.
+pub(crate) fn verdict_of(number: u32) -> Option<Verdict> {
+    match number {
+        1 => Some(Verdict::Done),
+        2 => Some(Verdict::Retry),
+        3 => Some(Verdict::FailOver),
+        _ => {
+            let index = usize::try_from(number.checked_sub(GIVE_UP)?).ok()?;
+            REASONS.get(index).copied().map(Verdict::GiveUp)
+        }
+    }
 }

@@ -13,7 +13,10 @@ use paceline_core::queue::{Ask, AskId};
 use paceline_core::units::{FleetTime, Span};
 use prost::Message;
 
-use super::{Call, Effects, Event, RecordChange, Scope, Undo, from_now};
+use super::effects::{Granted, Undo};
+use super::undo::waited_so_far;
+use super::view::count;
+use super::{Call, Effects, Event, Scope, from_now, reply_to};
 use crate::api::{Answer, Grant, Queued, Target, USE_WITHIN};
 use crate::record::Record;
 use crate::scope::DecidedAs;
@@ -34,28 +37,28 @@ impl Scope {
             ends_at: slot.send_at + ask.ttl,
             call_floor: None,
             paid_attempts: call.history.paid_attempts,
-            gave_up: None,
+            verdict: None,
             delays: slot.delays.clone(),
         };
         let mut grant = self.grant_again(&record, now);
-        grant.estimated = slot.estimated.iter().map(|(meter, _)| meter.to_string()).collect();
+        grant.estimated = estimated(&ask, &slot, &grant);
         grant.place_lost = call.place_lost;
         grant.runner_up = slot.runner_up;
-        fx.changed = true;
         self.move_flight(ask.class, None, Some(slot.hold_until));
-        fx.events.push(Event::Decided {
+        let event = Event::Decided {
             model: Arc::from(call.input.request.target.model.as_str()),
             class: ask.class,
             outcome: DecidedAs::Granted,
             delays: slot.delays.clone(),
-        });
+        };
+        // A key that was given back has a record already; any other must be new.
+        let must_be_new = !self.records.contains_key(&call.input.key);
         self.know_record(call.input.key, record.clone());
-        // A key that was released before has a record already; any other must be new.
-        let must_be_new = !fx.records.iter().any(|change| change.key == call.input.key);
-        fx.records.retain(|change| change.key != call.input.key);
-        fx.records.push(RecordChange { key: call.input.key, record, must_be_new });
-        fx.undo.push(Undo::Ask(Box::new(ask), Box::new(call.clone())));
-        self.answer(call, Answer::Granted(Box::new(grant)), &mut fx.replies_on_commit);
+        fx.write(call.input.key, record, must_be_new);
+        let reply = reply_to(call.report.clone(), Ok(Answer::Granted(Box::new(grant))));
+        fx.answer_on_commit(call.reply, reply, event);
+        let waited = waited_so_far(slot.delays, slot.send_at.since(now));
+        fx.undo.push(Undo::Ask(Box::new(Granted { ask, call, hold_until: slot.hold_until, waited })));
     }
 
     /// The grant that a record stands for, with `wait` counted from now.
@@ -124,15 +127,17 @@ impl Scope {
     }
 
     /// Takes a waiting call out of line with a ticket for its place.
-    pub(super) fn queue_ticket(&mut self, id: AskId, now: FleetTime) -> Option<(Queued, Arc<str>, Class, Vec<DelayPart>)> {
+    pub(super) fn queue_ticket(&mut self, id: AskId, now: FleetTime) -> Option<(Queued, Class)> {
         let waiting = self.queue.get(id)?;
         let ask = waiting.ask.clone();
         let binding = self.value.bind(&ask.plan, now);
         let seen = decide::outlook(&self.value, &binding, &ask, now, true);
         let standing = self.queue.standing(id);
-        let cause = self.queue.lane_of(id)?.ledger.current().clone();
+        let lane = self.queue.lane_of(id)?;
+        let absent_ahead = standing.ahead.saturating_sub(count(lane.waiting.range(..ask.stamp).count()));
+        let cause = self.queue.cause_of(id)?;
         let runner_up: Option<RunnerUp> = waiting.runner_up.clone().or(seen.runner_up.clone());
-        let estimated = self.estimate(&binding, &ask, &seen, standing.present_ahead, now);
+        let estimated = self.estimate(&binding, &ask, &seen, standing.present_ahead + absent_ahead, now);
         let lead = Span::from_micros(estimated.as_micros() / 10).max(Span::from_secs(1));
         let come_back_in =
             if self.is_draining { Span::ZERO } else { (estimated - lead).at_least_zero().min(Span::from_secs(30)) };
@@ -160,12 +165,11 @@ impl Scope {
             estimated_wait: estimated,
             ahead: standing.ahead,
             place_lost: call.place_lost,
-            delays: parts.clone(),
+            delays: parts,
             binding: cause,
             runner_up,
         };
-        let model = Arc::from(call.input.request.target.model.as_str());
-        Some((queued, model, ask.class, parts))
+        Some((queued, ask.class))
     }
 
     /// The wait from now: until the line moves, and then for everyone before it at the scarcest bucket's rate, if all of
@@ -188,4 +192,15 @@ impl Scope {
         let line = i64::try_from(ahead).unwrap_or(i64::MAX).saturating_mul(spacing.as_micros());
         opens.saturating_add(Span::from_micros(line)).min(paceline_core::units::LONGEST_FLOOR)
     }
+}
+
+/// The meters that were filled in, or cut to what fits.
+fn estimated(ask: &Ask, slot: &Slot, grant: &Grant) -> Vec<String> {
+    let filled_in = slot.estimated.iter().map(|(meter, _)| meter.to_string());
+    let is_cut = |meter: &str, units: u64| ask.cost.of(meter).is_some_and(|stated| units < stated);
+    let cut = grant.reserved.iter().filter(|(meter, units)| is_cut(meter, **units)).map(|(meter, _)| meter.clone());
+    let mut meters: Vec<String> = filled_in.chain(cut).collect();
+    meters.sort();
+    meters.dedup();
+    meters
 }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use paceline_core::delays::DelayPart;
 use paceline_core::denial::Reason;
-use paceline_core::lease::{CallFloor, History, Serial};
+use paceline_core::lease::{CallFloor, History, Lease, Serial};
+use paceline_core::plan::{ClassPolicy, GroupPlan};
 use paceline_core::queue::{Ask, MOST_WAITING_IN_GROUP};
 use paceline_core::report;
 use paceline_core::units::{FleetTime, Span};
 
-use super::{AskInput, Call, Effects, Event, RecordChange, Reply, ReplyId, Scope};
+use super::{AskInput, Call, Effects, Event, Input, ReplyId, Scope, reply_to};
 use crate::api::{Answer, CallError, DEFAULT_TTL, Denied, FIRST_HOLD, LONGEST_TTL, ReportAnswer};
+use crate::record::{CallKey, Record};
 use crate::scope::DecidedAs;
 use crate::wire;
 
@@ -25,48 +27,46 @@ struct Past {
     gave_up: Option<Reason>,
 }
 
+/// Until when a call waits.
+struct Bounds {
+    wait_until: FleetTime,
+    until_deadline: bool,
+    deadline: Option<FleetTime>,
+}
+
 impl Scope {
-    pub(super) fn ask(&mut self, reply: ReplyId, input: Arc<AskInput>, now: FleetTime, fx: &mut Effects) {
-        if let Err(error) = self.try_ask(reply, &input, None, now, fx) {
-            fx.replies.push((reply, Reply::Answer(Err(error))));
-        }
-    }
-
-    /// Puts the next attempt of a reported call in line; its answer completes the report's.
-    pub(super) fn ask_within_report(
-        &mut self,
-        reply: ReplyId,
-        input: &Arc<AskInput>,
-        answer: ReportAnswer,
-        now: FleetTime,
-        fx: &mut Effects,
-    ) {
-        if let Err(error) = self.try_ask(reply, input, Some(Box::new(answer)), now, fx) {
-            fx.replies.push((reply, Reply::Report(Err(error))));
-        }
-    }
-
-    fn try_ask(
+    /// Takes an ask; `report`: it is the next attempt of a reported call, and its answer completes the report's.
+    pub(super) fn ask(
         &mut self,
         reply: ReplyId,
         input: &Arc<AskInput>,
         report: Option<Box<ReportAnswer>>,
         now: FleetTime,
         fx: &mut Effects,
-    ) -> Result<(), CallError> {
-        let plan = self.plan(&input.request.target.model)?;
+    ) {
+        let plan = match self.plan(&input.request.target.model) {
+            Ok(plan) => plan,
+            Err(error) => return fx.answer(reply, reply_to(report, Err(error)), None),
+        };
         let mut past = self.past_of(input, now);
-        self.supersede(input, &mut past, now, fx)?;
-        if self.repeat_grant(reply, input, &mut past, now, fx)? {
-            return Ok(());
+        let met = match self.supersede(input, &mut past, now, fx) {
+            Err(error) => Some(Err(error)),
+            Ok(()) => self.meet_record(reply, input, &mut past, now, fx),
+        };
+        if let Some(answer) = met {
+            return fx.answer(reply, reply_to(report, answer), None);
         }
-        let request = &input.request;
-        let policy = *plan.class(request.class);
-        let asked_at = past.asked_at.unwrap_or(now);
-        let deadline = request.deadline.map(|deadline| now + deadline).or(input.deadline_at);
-        let max_wait = request.max_wait.unwrap_or(policy.max_wait);
-        let by_max_wait = asked_at + (max_wait - past.history.waited).at_least_zero();
-        let wait_until = deadline.map_or(by_max_wait, |deadline| deadline.min(by_max_wait));
+        let policy = *plan.class(input.request.class);
+        if let Some(denied) = self.refusal(input, &plan, &policy, &past) {
+            let event = Event::Decided {
+                model: Arc::from(input.request.target.model.as_str()),
+                class: input.request.class,
+                outcome: DecidedAs::Denied(denied.denial.reason),
+                delays: Vec::new(),
+            };
+            return fx.answer(reply, reply_to(report, Ok(Answer::Denied(Box::new(denied)))), Some(event));
+        }
+        let bounds = bounds(input, &policy, &past, now);
         let call = Call {
             reply,
             input: input.clone(),
@@ -74,63 +74,65 @@ impl Scope {
             place_lost: input.place_lost,
             report,
             history: past.history,
-            deadline,
+            deadline: bounds.deadline,
         };
-        let refusal = if let Some(reason) = past.gave_up {
-            Some(Denied::at_once(
-                reason,
-                None,
-                format!("the attempt before ended with {}; another one is not allowed", reason.name()),
-            ))
-        } else if request.attempt > policy.attempts {
-            Some(Denied::at_once(
-                Reason::AttemptsExhausted,
-                None,
-                format!(
-                    "a {} call is sent {} times at most, and this is attempt {}",
-                    request.class.name(),
-                    policy.attempts,
-                    request.attempt
-                ),
-            ))
-        } else if request.deadline == Some(Span::ZERO) {
-            Some(Denied::at_once(Reason::Deadline, Some(Span::ZERO), "the deadline is over already (deadline = 0)"))
-        } else if self.queue.len_of_group(&plan.key) >= MOST_WAITING_IN_GROUP {
-            let detail = format!("{MOST_WAITING_IN_GROUP} calls wait for {} already", plan.key);
-            Some(Denied::at_once(Reason::QueueFull, Some(Span::from_secs(1)), detail))
-        } else {
-            None
-        };
-        if let Some(denied) = refusal {
-            fx.events.push(Event::Decided {
-                model: Arc::from(request.target.model.as_str()),
-                class: request.class,
-                outcome: DecidedAs::Denied(denied.denial.reason),
-                delays: Vec::new(),
-            });
-            self.answer(call, Answer::Denied(Box::new(denied)), &mut fx.replies);
-            return Ok(());
-        }
-        let stamp = past.stamp.unwrap_or_else(|| self.next_serial(now));
+        let ask = self.line_up(input, plan, &policy, past, &bounds, now);
+        self.enqueue(ask, call, now);
+    }
+
+    fn line_up(
+        &mut self,
+        input: &AskInput,
+        plan: Arc<GroupPlan>,
+        policy: &ClassPolicy,
+        past: Past,
+        bounds: &Bounds,
+        now: FleetTime,
+    ) -> Ask {
+        let request = &input.request;
         self.next_ask += 1;
-        let ask = Ask {
+        Ask {
             id: self.next_ask,
-            stamp,
+            stamp: past.stamp.unwrap_or_else(|| self.next_serial(now)),
             class: request.class,
             plan,
             cost: request.cost.clone(),
             cost_estimated: request.cost_estimated,
-            asked_at,
+            asked_at: past.asked_at.unwrap_or(now),
             entered_at: now,
-            wait_until,
-            until_deadline: deadline.is_some_and(|deadline| deadline < by_max_wait),
+            wait_until: bounds.wait_until,
+            until_deadline: bounds.until_deadline,
             honor_cap: policy.honor_cap,
             not_before: past.call_floor,
             ttl: request.run_time.map_or(DEFAULT_TTL, |ttl| ttl.max(Span::from_secs(1)).min(LONGEST_TTL)),
             prior: past.prior,
-        };
-        self.enqueue(ask, call, now);
-        Ok(())
+        }
+    }
+
+    /// Why the call gets no place, whatever the buckets hold.
+    fn refusal(&self, input: &AskInput, plan: &GroupPlan, policy: &ClassPolicy, past: &Past) -> Option<Denied> {
+        let request = &input.request;
+        if let Some(reason) = past.gave_up {
+            let detail = format!("the attempt before ended with {}; another one is not allowed", reason.name());
+            return Some(Denied::at_once(reason, None, detail));
+        }
+        if request.attempt > policy.attempts {
+            let detail = format!(
+                "a {} call is sent {} times at most, and this is attempt {}",
+                request.class.name(),
+                policy.attempts,
+                request.attempt
+            );
+            return Some(Denied::at_once(Reason::AttemptsExhausted, None, detail));
+        }
+        if request.deadline == Some(Span::ZERO) {
+            return Some(Denied::at_once(Reason::Deadline, Some(Span::ZERO), "the deadline is over already (deadline = 0)"));
+        }
+        if self.queue.len_of_group(&plan.key) >= MOST_WAITING_IN_GROUP {
+            let detail = format!("{MOST_WAITING_IN_GROUP} calls wait for {} already", plan.key);
+            return Some(Denied::at_once(Reason::QueueFull, Some(Span::from_secs(1)), detail));
+        }
+        None
     }
 
     /// An ask without a ticket is held a second at most, so that a lost reply costs no more.
@@ -146,13 +148,12 @@ impl Scope {
     fn past_of(&self, input: &AskInput, now: FleetTime) -> Past {
         let mut past = Past::default();
         if let (Some(lease), Some(key)) = (&input.previous, input.previous_key) {
-            let before = wire::lease_of(lease);
-            past.history =
-                History { waited: before.history.waited + before.waited(), paid_attempts: before.history.paid_attempts };
-            if let Some(record) = self.records.get(&key) {
+            past.history = history_after(&wire::lease_of(lease));
+            // The record may tell of another lease, if the key was asked for again.
+            if let Some(record) = self.records.get(&key).filter(|record| record.lease.serial == lease.serial) {
                 past.history.paid_attempts = record.paid_attempts;
                 past.call_floor = record.call_floor.filter(|floor| floor.until > now);
-                past.gave_up = record.gave_up;
+                past.gave_up = record.gave_up();
             }
         }
         if let Some(ticket) = &input.ticket {
@@ -183,79 +184,123 @@ impl Scope {
             past.call_floor = waiting.ask.not_before.filter(|floor| floor.until > now);
             past.history = call.history;
         }
-        let before = fx.replies.len();
-        self.send_away(id, now, fx);
-        // The ticket just made for the replaced caller tells the wait so far.
-        if let Some((_, Reply::Answer(Ok(Answer::Queued(queued))))) = fx.replies.get(before) {
-            past.prior = queued.delays.clone();
-        } else if let Some((_, Reply::Report(Ok(answer)))) = fx.replies.get(before)
-            && let Some(Answer::Queued(queued)) = &answer.next
-        {
-            past.prior = queued.delays.clone();
-        }
+        // The ticket for the replaced caller tells the wait so far.
+        past.prior = self.send_away(id, now, fx).unwrap_or_default();
         Ok(())
     }
 
-    /// The same key again: the same lease while its slot can still be used; later it means *I did not send*.
-    fn repeat_grant(
+    /// What the record of this key means for an ask: its answer, or `None` when it is to be decided (anew). The same lease while
+    /// its slot can still be used; later the same key means *I did not send*, and the lease is given up.
+    fn meet_record(
         &mut self,
         reply: ReplyId,
         input: &Arc<AskInput>,
         past: &mut Past,
         now: FleetTime,
         fx: &mut Effects,
-    ) -> Result<bool, CallError> {
-        let Some(record) = self.records.get(&input.key) else { return Ok(false) };
-        if record.print != input.print {
-            return Err(other_call(input));
-        }
-        if record.is_over {
-            if record.was_released {
-                return Ok(false);
+    ) -> Option<Result<Answer, CallError>> {
+        let record = self.records.get(&input.key)?;
+        match meaning(record, input, now) {
+            Met::Free => None,
+            Met::Usable => Some(Ok(Answer::Granted(Box::new(self.grant_again(record, now))))),
+            Met::Refused(error) => Some(Err(error)),
+            Met::Missed => {
+                let lease = wire::lease_of(&record.lease);
+                *past = Past { stamp: Some(lease.stamp), history: history_after(&lease), ..Past::default() };
+                fx.bind(reply, Input::Ask(reply, input.clone()));
+                self.give_up(input.key, now, fx);
+                None
             }
-            return Err(CallError::AlreadyExists(format!(
-                "request_id {:?}, attempt {}, is over: its outcome was reported; use attempt {} or another request_id",
-                input.request.request_id,
-                input.request.attempt,
-                input.request.attempt.saturating_add(1)
-            )));
         }
-        let lease = wire::lease_of(&record.lease);
-        if record.answered {
-            return Err(CallError::AlreadyExists(format!(
-                "request_id {:?}, attempt {}, is running: something was reported of it",
-                input.request.request_id, input.request.attempt
-            )));
-        }
-        if now <= lease.use_by {
-            let grant = self.grant_again(record, now);
-            fx.replies.push((reply, Reply::Answer(Ok(Answer::Granted(Box::new(grant))))));
-            return Ok(true);
-        }
-        let mut record = record.clone();
-        report::release(&mut self.value, &lease);
-        self.move_flight(lease.class, Some(lease.hold_until), None);
-        (record.is_over, record.was_released) = (true, true);
-        past.stamp = Some(lease.stamp);
-        past.history.waited += lease.waited();
-        self.change_record(input.key, record, false, fx);
-        Ok(false)
     }
 
-    pub(super) fn change_record(
-        &mut self,
-        key: crate::record::CallKey,
-        record: crate::record::Record,
-        must_be_new: bool,
-        fx: &mut Effects,
-    ) {
-        fx.changed = true;
-        self.know_record(key, record.clone());
-        match fx.records.iter_mut().find(|change| change.key == key) {
-            Some(change) => change.record = record,
-            None => fx.records.push(RecordChange { key, record, must_be_new }),
-        }
+    /// The call with this key waits here, but the store has a record of it: another replica has granted it meanwhile.
+    pub(super) fn taken(&mut self, key: CallKey, now: FleetTime, fx: &mut Effects) {
+        let Some(call) = self.by_key.get(&key).and_then(|id| self.calls.get(id)).cloned() else { return };
+        let Some(record) = self.records.get(&key) else { return };
+        let answer = match meaning(record, &call.input, now) {
+            // Knowing the record is enough: it will be overwritten.
+            Met::Free => return,
+            Met::Missed => {
+                fx.take_again(Input::Taken(key));
+                return self.give_up(key, now, fx);
+            }
+            Met::Usable => Ok(Answer::Granted(Box::new(self.grant_again(record, now)))),
+            Met::Refused(error) => Err(error),
+        };
+        self.leave(call.reply, now);
+        fx.answer(call.reply, reply_to(call.report, answer), None);
     }
+
+    /// Ends the lease of a slot that was missed.
+    fn give_up(&mut self, key: CallKey, now: FleetTime, fx: &mut Effects) {
+        let Some(mut record) = self.records.get(&key).cloned() else { return };
+        let lease = Lease { hold_until: record.hold_until, ..wire::lease_of(&record.lease) };
+        // One that ended by itself is settled already: its reservation was probably used (I-4).
+        if now < record.ends_at {
+            report::release(&mut self.value, &lease);
+            self.move_flight(lease.class, Some(lease.hold_until), None);
+        }
+        (record.is_over, record.was_released) = (true, true);
+        self.change_record(key, record, fx);
+    }
+
+    pub(super) fn change_record(&mut self, key: CallKey, record: Record, fx: &mut Effects) {
+        self.know_record(key, record.clone());
+        fx.write(key, record, false);
+    }
+}
+
+/// What a record means for an ask with its key.
+enum Met {
+    /// Nothing: it was given back.
+    Free,
+    /// The slot can still be used: the same lease.
+    Usable,
+    /// It cannot be used any more, and nothing was reported: it was not sent.
+    Missed,
+    /// It is another call, or this one has been sent.
+    Refused(CallError),
+}
+
+fn meaning(record: &Record, input: &AskInput, now: FleetTime) -> Met {
+    let request = &input.request;
+    let refused = |why: String| {
+        Met::Refused(CallError::AlreadyExists(format!(
+            "request_id {:?}, attempt {}, {why}",
+            request.request_id, request.attempt
+        )))
+    };
+    if record.print != input.print {
+        Met::Refused(other_call(input))
+    } else if record.is_over && record.was_released {
+        Met::Free
+    } else if record.is_over {
+        let next = request.attempt.saturating_add(1);
+        refused(format!("is over: its outcome was reported; use attempt {next} or another request_id"))
+    } else if record.answered {
+        refused("is running: something was reported of it".to_string())
+    } else if now <= FleetTime::from_micros(record.lease.use_by) {
+        Met::Usable
+    } else {
+        Met::Missed
+    }
+}
+
+fn bounds(input: &AskInput, policy: &ClassPolicy, past: &Past, now: FleetTime) -> Bounds {
+    let deadline = input.request.deadline.map(|deadline| now + deadline).or(input.deadline_at);
+    let max_wait = input.request.max_wait.unwrap_or(policy.max_wait);
+    let by_max_wait = past.asked_at.unwrap_or(now) + (max_wait - past.history.waited).at_least_zero();
+    Bounds {
+        wait_until: deadline.map_or(by_max_wait, |deadline| deadline.min(by_max_wait)),
+        until_deadline: deadline.is_some_and(|deadline| deadline < by_max_wait),
+        deadline,
+    }
+}
+
+/// What the next attempt has behind it.
+fn history_after(lease: &Lease) -> History {
+    History { waited: lease.history.waited + lease.waited(), paid_attempts: lease.history.paid_attempts }
 }
 
 fn other_call(input: &AskInput) -> CallError {

@@ -22,12 +22,24 @@ pub enum Input {
     Release(ReplyId, Box<ReleaseInput>),
     /// The caller of this went away.
     Leave(ReplyId),
+    /// The store has a record of this key although the call waits here.
+    Taken(CallKey),
     /// The configuration changed.
     Settings(Arc<dyn Settings>),
     /// The replica is shutting down: everyone gets a ticket, nobody is held any more.
     Drain,
     /// Somebody wants to see the scope.
     Inspect(ReplyId),
+}
+
+impl Input {
+    /// Who waits for its answer.
+    pub fn reply(&self) -> Option<ReplyId> {
+        match self {
+            Self::Ask(reply, _) | Self::Report(reply, _) | Self::Release(reply, _) | Self::Inspect(reply) => Some(*reply),
+            Self::Leave(_) | Self::Taken(_) | Self::Settings(_) | Self::Drain => None,
+        }
+    }
 }
 
 /// An ask whose tokens have been opened.

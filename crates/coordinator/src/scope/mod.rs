@@ -3,14 +3,17 @@
 
 mod answer;
 mod ask;
+mod effects;
 mod input;
 mod report;
+mod undo;
 mod view;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use paceline_core::decide::{self, Decision};
+use paceline_core::delays::DelayPart;
 use paceline_core::holds::Holds;
 use paceline_core::lease::Serial;
 use paceline_core::plan::Class;
@@ -24,137 +27,10 @@ use crate::record::{CallKey, Record};
 use crate::settings::Settings;
 use crate::token::Keyring;
 
+pub use effects::{DecidedAs, Effects, Event, RecordChange, Reply, ReplyId, ReportEvent};
 pub(crate) use input::GivenBack;
 pub use input::{AskInput, Input, ReleaseInput, ReportInput};
 pub use view::{BucketView, FloorView, GroupView, LaneView, ScopeView};
-
-/// Names a caller that waits for an answer; given by the loop.
-pub type ReplyId = u64;
-
-/// What a caller is told.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
-    /// To an ask.
-    Answer(Result<Answer, CallError>),
-    /// To a report.
-    Report(Result<Box<ReportAnswer>, CallError>),
-    /// To a release: whether there was something to give back.
-    Released(bool),
-    /// To an inspection.
-    View(Box<ScopeView>),
-}
-
-impl Reply {
-    /// Counts a slot's `wait` down by the time that passed between deciding and answering.
-    pub fn age_by(&mut self, late: Span) {
-        let answer = match self {
-            Self::Answer(Ok(answer)) => Some(answer),
-            Self::Report(Ok(report)) => report.next.as_mut(),
-            _ => None,
-        };
-        if let Some(Answer::Granted(grant)) = answer {
-            grant.wait = (grant.wait - late).at_least_zero();
-        }
-    }
-}
-
-/// A record to be written with the value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RecordChange {
-    /// Which.
-    pub key: CallKey,
-    /// Its new content.
-    pub record: Record,
-    /// Whether it must not exist yet: another replica may have granted the same key.
-    pub must_be_new: bool,
-}
-
-/// Something worth counting or telling.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// A slot was granted to, or refused to, a call.
-    Decided {
-        /// For which model.
-        model: Arc<str>,
-        /// In which class.
-        class: Class,
-        /// What.
-        outcome: DecidedAs,
-        /// The wait by cause.
-        delays: Vec<paceline_core::delays::DelayPart>,
-    },
-    /// A report came.
-    Reported(Box<ReportEvent>),
-    /// Leases ended without a report.
-    LeasesExpired(u64),
-    /// A slot was used after it had been given up.
-    LateUse {
-        /// For which model.
-        model: Arc<str>,
-    },
-    /// A rise of a limit was contradicted.
-    LimitFlapped {
-        /// For which model.
-        model: Arc<str>,
-    },
-    /// Fields of the value were out of bounds and were pulled back.
-    Repaired(u64),
-}
-
-/// How an ask ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DecidedAs {
-    /// With a slot.
-    Granted,
-    /// With a ticket.
-    Queued,
-    /// With a refusal.
-    Denied(paceline_core::denial::Reason),
-}
-
-/// What a report said, for metrics.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReportEvent {
-    /// For which model.
-    pub model: Arc<str>,
-    /// How the attempt went.
-    pub outcome: paceline_core::report::Outcome,
-    /// HTTP status; 0: none.
-    pub status: u32,
-    /// gRPC status.
-    pub grpc_status: Option<u32>,
-    /// The verdict's name, or `none` while the call runs.
-    pub verdict: &'static str,
-    /// For refusals: where the wait was read.
-    pub refusal_source: Option<paceline_core::signal::Source>,
-    /// Headers that nothing read.
-    pub unread: Vec<String>,
-}
-
-/// What a step brought about. Replies and records wait for the commit of the value.
-#[derive(Debug, Default)]
-pub struct Effects {
-    /// Answers that hold whatever becomes of the commit.
-    pub replies: Vec<(ReplyId, Reply)>,
-    /// Answers that hold once the value is committed.
-    pub replies_on_commit: Vec<(ReplyId, Reply)>,
-    /// Records to be written with the value.
-    pub records: Vec<RecordChange>,
-    /// Whether the value changed and must be committed.
-    pub changed: bool,
-    /// When to step again without any input.
-    pub wake_at: Option<FleetTime>,
-    /// What to count.
-    pub events: Vec<Event>,
-    undo: Vec<Undo>,
-}
-
-/// What must be done again when the commit is refused.
-#[derive(Debug)]
-enum Undo {
-    Ask(Box<Ask>, Box<Call>),
-    Input(Input),
-}
 
 /// A call that waits here.
 #[derive(Clone, Debug)]
@@ -244,9 +120,10 @@ impl Scope {
     pub fn missing_records(&self, input: &Input) -> Vec<CallKey> {
         let needed = match input {
             Input::Ask(_, ask) => [ask.previous_key, Some(ask.key)],
-            Input::Report(_, report) => [report.key, None],
+            Input::Report(_, report) => [report.key, report.next_key()],
             Input::Release(_, release) => [release.key, None],
-            _ => [None, None],
+            Input::Taken(key) => [Some(*key), None],
+            Input::Leave(_) | Input::Settings(_) | Input::Drain | Input::Inspect(_) => [None, None],
         };
         needed.into_iter().flatten().filter(|key| !self.records.contains_key(key)).collect()
     }
@@ -302,33 +179,11 @@ impl Scope {
         fx
     }
 
-    /// Undoes what a refused commit would have made true: `adopt` the newer value first, then step again with these inputs.
-    pub fn undo(&mut self, fx: Effects, now: FleetTime) -> Vec<Input> {
-        let mut again = Vec::new();
-        for undo in fx.undo {
-            match undo {
-                Undo::Input(input) => again.push(input),
-                Undo::Ask(ask, call) => {
-                    let mut ask = *ask;
-                    let gap = now.since(ask.entered_at);
-                    paceline_core::delays::add(
-                        &mut ask.prior,
-                        &paceline_core::delays::Cause::plain(paceline_core::signal::Source::Store),
-                        gap,
-                    );
-                    ask.entered_at = now;
-                    self.enqueue(ask, *call, now);
-                }
-            }
-        }
-        again
-    }
-
     /// Returns whether floors or limits may have changed for calls that wait.
     fn take<R: Rng + ?Sized>(&mut self, input: Input, now: FleetTime, rng: &mut R, fx: &mut Effects) -> bool {
         match input {
             Input::Ask(reply, ask) => {
-                self.ask(reply, ask, now, fx);
+                self.ask(reply, &ask, None, now, fx);
                 false
             }
             Input::Report(reply, report) => self.report(reply, report, now, rng, fx),
@@ -336,33 +191,39 @@ impl Scope {
                 self.release(reply, release, now, fx);
                 false
             }
-            Input::Leave(reply) => {
-                self.leave(reply, now);
+            Input::Taken(key) => {
+                self.taken(key, now, fx);
                 false
             }
+            local => self.take_local(local, now, fx),
+        }
+    }
+
+    /// Takes what needs no store. Returns whether limits may have changed for calls that wait.
+    fn take_local(&mut self, input: Input, now: FleetTime, fx: &mut Effects) -> bool {
+        match input {
+            Input::Leave(reply) => self.leave(reply, now),
             Input::Settings(settings) => {
                 self.settings = settings;
                 self.plans.clear();
                 self.replan_waiting(now);
-                true
+                return true;
             }
-            Input::Drain => {
-                self.drain(now);
-                false
-            }
+            Input::Drain => self.drain(now),
             Input::Inspect(reply) => {
                 let view = view::view(self, now);
-                fx.replies.push((reply, Reply::View(Box::new(view))));
-                false
+                fx.answer(reply, Reply::View(Box::new(view)), None);
             }
+            Input::Ask(..) | Input::Report(..) | Input::Release(..) | Input::Taken(_) => {}
         }
+        false
     }
 
     fn expire(&mut self, now: FleetTime, fx: &mut Effects) {
         let ended = self.value.expire(now);
         if ended > 0 {
             fx.changed = true;
-            fx.events.push(Event::LeasesExpired(ended));
+            fx.events_on_commit.push(Event::LeasesExpired(ended));
         }
         for flights in &mut self.flights {
             flights.expire(now);
@@ -381,13 +242,14 @@ impl Scope {
         match decision {
             Decision::Granted(slot) => self.granted(ask, call, *slot, now, fx),
             Decision::Denied(denial, delays) => {
-                fx.events.push(Event::Decided {
+                let event = Event::Decided {
                     model: Arc::from(call.input.request.target.model.as_str()),
                     class: ask.class,
                     outcome: DecidedAs::Denied(denial.reason),
                     delays: delays.clone(),
-                });
-                self.answer(call, Answer::Denied(Box::new(Denied { denial, delays })), &mut fx.replies);
+                };
+                let answer = Answer::Denied(Box::new(Denied { denial, delays }));
+                fx.answer(call.reply, reply_to(call.report, Ok(answer)), Some(event));
             }
         }
     }
@@ -400,22 +262,19 @@ impl Scope {
         }
     }
 
-    fn send_away(&mut self, id: AskId, now: FleetTime, fx: &mut Effects) {
-        let Some((queued, model, class, delays)) = self.queue_ticket(id, now) else { return };
-        let Some(call) = self.forget_call(id) else { return };
-        fx.events.push(Event::Decided { model, class, outcome: DecidedAs::Queued, delays });
-        self.answer(call, Answer::Queued(Box::new(queued)), &mut fx.replies);
-    }
-
-    fn answer(&self, call: Call, answer: Answer, replies: &mut Vec<(ReplyId, Reply)>) {
-        let reply = match call.report {
-            None => Reply::Answer(Ok(answer)),
-            Some(mut report) => {
-                report.next = Some(answer);
-                Reply::Report(Ok(report))
-            }
+    /// Answers a caller with a ticket; returns its wait so far.
+    fn send_away(&mut self, id: AskId, now: FleetTime, fx: &mut Effects) -> Option<Vec<DelayPart>> {
+        let (queued, class) = self.queue_ticket(id, now)?;
+        let call = self.forget_call(id)?;
+        let delays = queued.delays.clone();
+        let event = Event::Decided {
+            model: Arc::from(call.input.request.target.model.as_str()),
+            class,
+            outcome: DecidedAs::Queued,
+            delays: delays.clone(),
         };
-        replies.push((call.reply, reply));
+        fx.answer(call.reply, reply_to(call.report, Ok(Answer::Queued(Box::new(queued)))), Some(event));
+        Some(delays)
     }
 
     fn enqueue(&mut self, ask: Ask, call: Call, now: FleetTime) {
@@ -483,6 +342,18 @@ impl Scope {
     fn next_serial(&mut self, now: FleetTime) -> Serial {
         self.sequence += 1;
         Serial { at: now, replica: self.replica, sequence: self.sequence }
+    }
+}
+
+/// The answer to an ask as it is sent: by itself, or as a part of the report that asked. That was taken whatever became of the
+/// ask, so an error costs no more than the next slot.
+fn reply_to(report: Option<Box<ReportAnswer>>, answer: Result<Answer, CallError>) -> Reply {
+    match report {
+        None => Reply::Answer(answer),
+        Some(mut report) => {
+            report.next = answer.ok();
+            Reply::Report(Ok(report))
+        }
     }
 }
 

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use paceline_core::amounts::Amounts;
-use paceline_core::denial::Reason;
-use paceline_core::lease::{CallFloor, Lease};
+use paceline_core::lease::{CallFloor, Lease, Serial};
 use paceline_core::report::{self, Outcome, Report, Reported};
 use paceline_core::retry::{self, Ended, Verdict};
 use paceline_core::signal::AnswerKind;
 use paceline_core::units::{FleetTime, Span};
 use rand::Rng;
 
-use super::{AskInput, Effects, Event, GivenBack, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope, Undo};
+use super::{AskInput, Effects, Event, GivenBack, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope};
 use crate::api::{AcquireRequest, NotApplied, ReportAnswer, Target};
 use crate::record::{CallKey, Record};
 use crate::wire::{self, LeaseWire};
@@ -33,33 +32,31 @@ impl Scope {
         let refused = not_applied(&input, record.as_ref(), now);
         let (Some(wire), true) = (&input.lease, input.is_authentic) else {
             let answer = unread_answer(&input, NotApplied::LeaseUnknown);
-            self.told(&input, None, None, fx);
-            fx.replies.push((reply, Reply::Report(Ok(Box::new(answer)))));
+            let event = told(&input, None, None);
+            fx.answer(reply, Reply::Report(Ok(Box::new(answer))), Some(event));
             return false;
         };
+        let own = record.as_ref().filter(|record| record.lease.serial == wire.serial);
         let lease = Lease {
-            hold_until: record.as_ref().map_or(FleetTime::from_micros(wire.hold_until), |r| r.hold_until),
+            hold_until: own.map_or(FleetTime::from_micros(wire.hold_until), |record| record.hold_until),
             ..wire::lease_of(wire)
         };
-        if refused == Some(NotApplied::LeaseSettled) && record.as_ref().is_some_and(|record| record.was_released) {
-            fx.events.push(Event::LateUse { model: Arc::from(wire.model.as_str()) });
-        }
+        let is_open = refused.is_none();
         let teaches = refused != Some(NotApplied::Repeated) && now.since(lease.granted_at) <= TEACHES_FOR;
         let is_final = ends(&input);
-        let done =
-            if teaches { self.apply(&lease, &input, refused.is_none(), is_final, now, rng) } else { Reported::default() };
-        if teaches {
-            fx.changed = true;
-            fx.undo.push(Undo::Input(Input::Report(reply, input.clone())));
+        let mut done = Reported { hold_until: lease.hold_until, ..Reported::default() };
+        if is_open || teaches {
+            fx.bind(reply, Input::Report(reply, input.clone()));
+            done = self.apply(&lease, &input, is_open, teaches, now, rng).unwrap_or(done);
         }
-        if done.flaps > 0 {
-            fx.events.push(Event::LimitFlapped { model: Arc::from(wire.model.as_str()) });
-        }
-        let verdict = is_final.then(|| self.verdict(&lease, wire, &input, &done, now));
-        self.told(&input, Some(wire), verdict, fx);
+        let verdict = is_final.then(|| match own.and_then(|record| record.verdict).filter(|_| !is_open) {
+            Some(earlier) => earlier,
+            None => self.verdict(&lease, wire, &input, &done, now),
+        });
+        self.note_events(&input, wire, refused, own, &done, verdict, fx);
         let mut answer = ReportAnswer {
             not_applied: refused,
-            ttl: Span::ZERO,
+            ttl: own.filter(|record| !record.is_over).map_or(Span::ZERO, |record| record.ends_at.since(now)),
             verdict,
             signal: input.signal.clone().unwrap_or_default(),
             honored: done.honored,
@@ -68,73 +65,81 @@ impl Scope {
         };
         if let (None, Some(mut record), Some(key)) = (refused, record, input.key) {
             self.move_flight(lease.class, Some(lease.hold_until), (!is_final).then_some(done.hold_until));
-            note_report(&mut record, &input, &done, is_final, verdict, lease.ttl, now);
-            if !is_final {
-                answer.ttl = lease.ttl;
-            }
-            self.change_record(key, record, false, fx);
+            note_report(&mut record, &input, &done, verdict, lease.ttl, now);
+            answer.ttl = if is_final { Span::ZERO } else { lease.ttl };
+            self.change_record(key, record, fx);
         }
-        let wants_next = input.request.retry.is_some() && verdict == Some(Verdict::Retry) && refused.is_none();
+        let wants_next = is_open && verdict == Some(Verdict::Retry);
         match next_ask(wire, &input).filter(|_| wants_next) {
-            Some(next) => self.ask_within_report(reply, &Arc::new(next), answer, now, fx),
-            None => fx.replies_on_commit.push((reply, Reply::Report(Ok(Box::new(answer))))),
+            Some(next) => self.ask(reply, &Arc::new(next), Some(Box::new(answer)), now, fx),
+            None => fx.answer(reply, Reply::Report(Ok(Box::new(answer))), None),
         }
         done.honored > Span::ZERO || done.limits_changed > 0
     }
 
     pub(super) fn release(&mut self, reply: ReplyId, input: Box<ReleaseInput>, now: FleetTime, fx: &mut Effects) {
-        let waiting = input.key.and_then(|key| self.by_key.get(&key).copied());
-        if let Some(id) = waiting {
-            self.queue.remove(id, now);
-            self.forget_call(id);
-            fx.replies.push((reply, Reply::Released(true)));
-            return;
+        let released = match input.what {
+            GivenBack::Place(stamp) => self.release_place(stamp, input.key, now, fx),
+            GivenBack::Lease(_) => false,
+        };
+        let Some((key, mut record)) = self.unused(&input, now) else {
+            return fx.answer(reply, Reply::Released(released), None);
+        };
+        let mut lease = Lease { hold_until: record.hold_until, ..wire::lease_of(&record.lease) };
+        if record.answered {
+            // It was sent: only the place it takes comes free.
+            lease.charges.retain(|charge| charge.held);
         }
-        let serial = match input.what {
-            GivenBack::Place(place) => {
-                fx.replies.push((reply, Reply::Released(self.queue.forget_place(place))));
-                return;
-            }
-            GivenBack::Lease(serial) => serial,
-        };
-        let record = input.key.and_then(|key| Some((key, self.records.get(&key)?.clone())));
-        let same = |record: &Record| wire::lease_of(&record.lease).serial == serial;
-        let Some((key, mut record)) = record.filter(|(_, record)| !record.is_over && same(record) && now < record.ends_at)
-        else {
-            fx.replies.push((reply, Reply::Released(false)));
-            return;
-        };
-        let lease = Lease { hold_until: record.hold_until, ..wire::lease_of(&record.lease) };
+        fx.bind(reply, Input::Release(reply, input));
         report::release(&mut self.value, &lease);
         self.move_flight(lease.class, Some(lease.hold_until), None);
-        (record.is_over, record.was_released) = (true, true);
-        fx.undo.push(Undo::Input(Input::Release(reply, input)));
-        self.change_record(key, record, false, fx);
-        fx.replies_on_commit.push((reply, Reply::Released(true)));
+        (record.is_over, record.was_released) = (true, !record.answered);
+        self.change_record(key, record, fx);
+        fx.answer(reply, Reply::Released(true), None);
     }
 
+    /// Gives a place back. Whoever is still held on it is let go with a ticket.
+    fn release_place(&mut self, stamp: Serial, key: Option<CallKey>, now: FleetTime, fx: &mut Effects) -> bool {
+        let held = key.and_then(|key| self.by_key.get(&key)).copied();
+        let was_held = held.is_some_and(|id| self.send_away(id, now, fx).is_some());
+        self.queue.forget_place(stamp) || was_held
+    }
+
+    /// The open reservation that a release names, by its lease or by the place it was granted to.
+    fn unused(&self, input: &ReleaseInput, now: FleetTime) -> Option<(CallKey, Record)> {
+        let key = input.key?;
+        let record = self.records.get(&key).filter(|record| !record.is_over && now < record.ends_at)?;
+        let lease = wire::lease_of(&record.lease);
+        let is_meant = match input.what {
+            GivenBack::Lease(serial) => lease.serial == serial,
+            GivenBack::Place(stamp) => lease.stamp == stamp && !record.answered,
+        };
+        is_meant.then(|| (key, record.clone()))
+    }
+
+    /// `None` when the configuration has no place for the lease's model any more.
     fn apply<R: Rng + ?Sized>(
         &mut self,
         lease: &Lease,
         input: &ReportInput,
         is_open: bool,
-        is_final: bool,
+        teaches: bool,
         now: FleetTime,
         rng: &mut R,
-    ) -> Reported {
-        let Some(model) = input.lease.as_ref().map(|lease| lease.model.clone()) else { return Reported::default() };
-        let Ok(plan) = self.plan(&model) else { return Reported::default() };
+    ) -> Option<Reported> {
+        let model = &input.lease.as_ref()?.model;
+        let plan = self.plan(model).ok()?;
         let binding = self.value.bind(&plan, now);
         let usage = (!input.request.usage.is_empty()).then_some(&input.request.usage);
         let facts = Report {
             outcome: input.request.outcome,
-            signal: input.signal.as_ref(),
+            signal: input.signal.as_ref().filter(|_| teaches),
             answered_at: now - input.request.age,
             usage,
-            is_final,
+            is_final: ends(input),
             is_open,
         };
-        report::apply(&mut self.value, &binding, lease, &facts, now, rng)
+        Some(report::apply(&mut self.value, &binding, lease, &facts, now, rng))
     }
 
     fn verdict(&mut self, lease: &Lease, wire: &LeaseWire, input: &ReportInput, done: &Reported, now: FleetTime) -> Verdict {
@@ -186,19 +191,40 @@ impl Scope {
             .map(|floor| CallFloor { until: floor.until, source: floor.source })
     }
 
-    fn told(&self, input: &ReportInput, wire: Option<&LeaseWire>, verdict: Option<Verdict>, fx: &mut Effects) {
-        let refusal =
-            input.signal.as_ref().filter(|signal| matches!(signal.kind, AnswerKind::Throttled | AnswerKind::Overloaded));
-        fx.events.push(Event::Reported(Box::new(ReportEvent {
-            model: wire.map_or_else(|| Arc::from(""), |wire| Arc::from(wire.model.as_str())),
-            outcome: input.request.outcome,
-            status: input.request.status,
-            grpc_status: input.request.grpc_status,
-            verdict: verdict.map_or("none", Verdict::name),
-            refusal_source: refusal.map(|signal| signal.source),
-            unread: input.signal.as_ref().map(|signal| signal.unread_headers.clone()).unwrap_or_default(),
-        })));
+    #[expect(clippy::too_many_arguments, reason = "each is a different thing, and a struct would only rename them")]
+    fn note_events(
+        &self,
+        input: &ReportInput,
+        wire: &LeaseWire,
+        refused: Option<NotApplied>,
+        own: Option<&Record>,
+        done: &Reported,
+        verdict: Option<Verdict>,
+        fx: &mut Effects,
+    ) {
+        let model: Arc<str> = Arc::from(wire.model.as_str());
+        fx.events_on_commit.push(told(input, Some(wire), verdict));
+        // Given up by a release, or because the key was asked for again.
+        if refused == Some(NotApplied::LeaseSettled) && own.is_none_or(|record| record.was_released) {
+            fx.events_on_commit.push(Event::LateUse { model: model.clone() });
+        }
+        if done.flaps > 0 {
+            fx.events_on_commit.push(Event::LimitFlapped { model });
+        }
     }
+}
+
+fn told(input: &ReportInput, wire: Option<&LeaseWire>, verdict: Option<Verdict>) -> Event {
+    let refusal = input.signal.as_ref().filter(|signal| matches!(signal.kind, AnswerKind::Throttled | AnswerKind::Overloaded));
+    Event::Reported(Box::new(ReportEvent {
+        model: wire.map_or_else(|| Arc::from(""), |wire| Arc::from(wire.model.as_str())),
+        outcome: input.request.outcome,
+        status: input.request.status,
+        grpc_status: input.request.grpc_status,
+        verdict: verdict.map_or("none", Verdict::name),
+        refusal_source: refusal.map(|signal| signal.source),
+        unread: input.signal.as_ref().map(|signal| signal.unread_headers.clone()).unwrap_or_default(),
+    }))
 }
 
 /// Why a report cannot settle anything, if it cannot.
@@ -227,29 +253,14 @@ fn ends(input: &ReportInput) -> bool {
     input.request.outcome.is_final() || (response && (input.request.is_final || is_error))
 }
 
-fn note_report(
-    record: &mut Record,
-    input: &ReportInput,
-    done: &Reported,
-    is_final: bool,
-    verdict: Option<Verdict>,
-    ttl: Span,
-    now: FleetTime,
-) {
+fn note_report(record: &mut Record, input: &ReportInput, done: &Reported, verdict: Option<Verdict>, ttl: Span, now: FleetTime) {
     record.seq = record.seq.max(input.request.seq);
     record.answered = true;
-    record.is_over = is_final;
     record.call_floor = done.call_floor.or(record.call_floor);
-    if is_final {
-        let paid = retry::may_have_run(input.request.outcome, input.signal.as_ref());
-        record.paid_attempts += u32::from(paid);
-        record.gave_up = match verdict {
-            // A later ask may come with another bound; what the provider said of the request itself stands.
-            Some(Verdict::GiveUp(reason @ (Reason::NotRetryable | Reason::AttemptsExhausted | Reason::QuotaExhausted))) => {
-                Some(reason)
-            }
-            _ => None,
-        };
+    record.verdict = verdict;
+    if verdict.is_some() {
+        record.is_over = true;
+        record.paid_attempts += u32::from(retry::may_have_run(input.request.outcome, input.signal.as_ref()));
     } else {
         record.hold_until = done.hold_until;
         record.ends_at = record.ends_at.max(now + ttl);
@@ -268,13 +279,21 @@ fn unread_answer(input: &ReportInput, why: NotApplied) -> ReportAnswer {
     }
 }
 
+impl ReportInput {
+    /// The key of the next attempt, where the report asks for it.
+    pub(super) fn next_key(&self) -> Option<CallKey> {
+        let lease = self.lease.as_ref().filter(|_| self.request.retry.is_some())?;
+        Some(CallKey::new(&lease.identity, &lease.tenant, &lease.request_id, lease.attempt.saturating_add(1)))
+    }
+}
+
 /// The next attempt of a reported call, from its lease.
 fn next_ask(wire: &LeaseWire, input: &ReportInput) -> Option<AskInput> {
     let retry = input.request.retry.as_ref()?;
     let lease = wire::lease_of(wire);
     let attempt = lease.attempt.saturating_add(1);
     let stated = Amounts::from_pairs(wire.cost.iter().map(|(meter, units)| (meter.as_str(), *units)));
-    let key = CallKey::new(&wire.identity, &wire.tenant, &wire.request_id, attempt);
+    let key = input.next_key()?;
     let request = AcquireRequest {
         identity: wire.identity.clone(),
         request_id: wire.request_id.clone(),

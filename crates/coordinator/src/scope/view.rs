@@ -148,6 +148,6 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
     }
 }
 
-fn count(number: usize) -> u64 {
+pub(super) fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,216 @@
+//! What a step brings about: answers, records, events, and what must be done again when the commit is refused.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use paceline_core::delays::DelayPart;
+use paceline_core::denial::Reason;
+use paceline_core::plan::Class;
+use paceline_core::queue::Ask;
+use paceline_core::report::Outcome;
+use paceline_core::signal::Source;
+use paceline_core::units::{FleetTime, Span};
+
+use super::{Call, Input, ScopeView};
+use crate::api::{Answer, CallError, ReportAnswer};
+use crate::record::{CallKey, Record};
+
+/// Names a caller that waits for an answer; given by the loop.
+pub type ReplyId = u64;
+
+/// What a caller is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// To an ask.
+    Answer(Result<Answer, CallError>),
+    /// To a report.
+    Report(Result<Box<ReportAnswer>, CallError>),
+    /// To a release: whether there was something to give back.
+    Released(bool),
+    /// To an inspection.
+    View(Box<ScopeView>),
+}
+
+impl Reply {
+    /// Counts a slot's `wait` down by the time that passed between deciding and answering.
+    pub fn age_by(&mut self, late: Span) {
+        let answer = match self {
+            Self::Answer(Ok(answer)) => Some(answer),
+            Self::Report(Ok(report)) => report.next.as_mut(),
+            _ => None,
+        };
+        if let Some(Answer::Granted(grant)) = answer {
+            grant.wait = (grant.wait - late).at_least_zero();
+        }
+    }
+
+    /// The slot it grants, if it does.
+    pub fn lease_id(&self) -> Option<&str> {
+        let answer = match self {
+            Self::Answer(Ok(answer)) => answer,
+            Self::Report(Ok(report)) => report.next.as_ref()?,
+            _ => return None,
+        };
+        match answer {
+            Answer::Granted(grant) => Some(&grant.lease_id),
+            Answer::Queued(_) | Answer::Denied(_) => None,
+        }
+    }
+}
+
+/// A record to be written with the value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordChange {
+    /// Which.
+    pub key: CallKey,
+    /// Its new content.
+    pub record: Record,
+    /// Whether it must not exist yet: another replica may have granted the same key.
+    pub must_be_new: bool,
+}
+
+/// Something worth counting or telling.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A slot was granted to, or refused to, a call.
+    Decided {
+        /// For which model.
+        model: Arc<str>,
+        /// In which class.
+        class: Class,
+        /// What.
+        outcome: DecidedAs,
+        /// The wait by cause.
+        delays: Vec<DelayPart>,
+    },
+    /// A report came.
+    Reported(Box<ReportEvent>),
+    /// Leases ended without a report.
+    LeasesExpired(u64),
+    /// A slot was used after it had been given up.
+    LateUse {
+        /// For which model.
+        model: Arc<str>,
+    },
+    /// A rise of a limit was contradicted.
+    LimitFlapped {
+        /// For which model.
+        model: Arc<str>,
+    },
+    /// Fields of the value were out of bounds and were pulled back.
+    Repaired(u64),
+}
+
+/// How an ask ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecidedAs {
+    /// With a slot.
+    Granted,
+    /// With a ticket.
+    Queued,
+    /// With a refusal.
+    Denied(Reason),
+}
+
+/// What a report said, for metrics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportEvent {
+    /// For which model.
+    pub model: Arc<str>,
+    /// How the attempt went.
+    pub outcome: Outcome,
+    /// HTTP status; 0: none.
+    pub status: u32,
+    /// gRPC status.
+    pub grpc_status: Option<u32>,
+    /// The verdict's name, or `none` while the call runs.
+    pub verdict: &'static str,
+    /// For refusals: where the wait was read.
+    pub refusal_source: Option<Source>,
+    /// Headers that nothing read.
+    pub unread: Vec<String>,
+}
+
+/// What a step brought about. Whatever follows from a change of the value waits for its commit.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Answers that hold whatever becomes of the commit.
+    pub replies: Vec<(ReplyId, Reply)>,
+    /// Answers that hold once the value is committed.
+    pub replies_on_commit: Vec<(ReplyId, Reply)>,
+    /// Records to be written with the value.
+    pub records: Vec<RecordChange>,
+    /// Whether the value changed and must be committed.
+    pub changed: bool,
+    /// When to step again without any input.
+    pub wake_at: Option<FleetTime>,
+    /// What to count whatever becomes of the commit.
+    pub events: Vec<Event>,
+    /// What to count once the value is committed.
+    pub events_on_commit: Vec<Event>,
+    pub(super) undo: Vec<Undo>,
+    /// Callers whose input changed the value: it is taken again when the commit is refused, so they must not hear before.
+    bound: HashSet<ReplyId>,
+}
+
+/// What must be done again when the commit is refused.
+#[derive(Debug)]
+pub(super) enum Undo {
+    /// A call that was granted a slot goes back in line.
+    Ask(Box<Granted>),
+    /// An input that changed the value is taken again.
+    Input(Input),
+}
+
+/// A call that was granted a slot.
+#[derive(Debug)]
+pub(super) struct Granted {
+    pub(super) ask: Ask,
+    pub(super) call: Call,
+    /// The expiry slot of its held units.
+    pub(super) hold_until: FleetTime,
+    /// The wait until the decision, by cause.
+    pub(super) waited: Vec<DelayPart>,
+}
+
+impl Effects {
+    /// From here on the answer to `reply` depends on the commit; `input` is taken again when that is refused.
+    pub(super) fn bind(&mut self, reply: ReplyId, input: Input) {
+        if self.bound.insert(reply) {
+            self.undo.push(Undo::Input(input));
+        }
+        self.changed = true;
+    }
+
+    /// Takes `input` again when the commit is refused; nobody waits for its answer.
+    pub(super) fn take_again(&mut self, input: Input) {
+        self.undo.push(Undo::Input(input));
+        self.changed = true;
+    }
+
+    /// Answers, and counts: at once, unless the answer depends on the commit.
+    pub(super) fn answer(&mut self, id: ReplyId, reply: Reply, event: Option<Event>) {
+        if self.bound.contains(&id) {
+            self.replies_on_commit.push((id, reply));
+            self.events_on_commit.extend(event);
+        } else {
+            self.replies.push((id, reply));
+            self.events.extend(event);
+        }
+    }
+
+    /// Answers with something that the commit makes true.
+    pub(super) fn answer_on_commit(&mut self, id: ReplyId, reply: Reply, event: Event) {
+        self.replies_on_commit.push((id, reply));
+        self.events_on_commit.push(event);
+    }
+
+    /// The record of `key` is `record` from the commit on.
+    pub(super) fn write(&mut self, key: CallKey, record: Record, must_be_new: bool) {
+        self.changed = true;
+        match self.records.iter_mut().find(|change| change.key == key) {
+            Some(change) => change.record = record,
+            None => self.records.push(RecordChange { key, record, must_be_new }),
+        }
+    }
+}
