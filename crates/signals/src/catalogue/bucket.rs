@@ -16,6 +16,8 @@ pub(crate) struct Bucket {
     pub(crate) reset_means: ResetMeans,
     /// How the header's name led to this bucket.
     pub(crate) named_by: NamedBy,
+    /// Whether it only sums up the other buckets of its family.
+    pub(crate) sums_up: bool,
 }
 
 /// How a header's name led to a bucket.
@@ -47,6 +49,7 @@ impl Bucket {
                 .or(meter.and_then(|meter| meter.reset_means))
                 .unwrap_or_default(),
             named_by: NamedBy::Known,
+            sums_up: fact.sums_up,
         }
     }
 
@@ -64,6 +67,7 @@ impl Bucket {
             owner: ObservedOwner::default(),
             reset_means: ResetMeans::default(),
             named_by: NamedBy::Nothing,
+            sums_up: false,
         }
     }
 
@@ -89,7 +93,24 @@ impl Bucket {
     }
 }
 
+/// What the name of a quota says, whose words stand in the middle of others:
+/// `GenerateContentInputTokensPerModelPerMinute-FreeTier` counts input tokens per minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Phrase<'v> {
+    /// The longest known meter among the words.
+    pub(crate) meter: Option<&'v str>,
+    /// The first window among the words.
+    pub(crate) window: Option<Window>,
+}
+
 impl Vocabulary {
+    /// Takes the name of a quota apart.
+    pub(crate) fn phrase(&self, words: &[String]) -> Phrase<'_> {
+        let runs = (1..=words.len()).rev().flat_map(|length| words.windows(length));
+        let meter = runs.map(|run| run.join("_")).find_map(|run| self.meter(&run));
+        Phrase { meter, window: words.iter().find_map(|word| self.window(word)) }
+    }
+
     fn meter(&self, phrase: &str) -> Option<&str> {
         let known = self.meters.iter().find(|(meter, words)| *meter == phrase || words.iter().any(|word| word == phrase));
         known.map(|(meter, _)| meter.as_str())
@@ -100,6 +121,48 @@ impl Vocabulary {
     }
 }
 
+/// The words of a name in lower case: `PerDayPerProject-FreeTier` is `per day per project free tier`.
+pub(crate) fn words_of(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut previous = ' ';
+    for character in name.chars().take(4 * LONGEST_NAME) {
+        if character.is_ascii_alphanumeric() {
+            let starts =
+                !previous.is_ascii_alphanumeric() || (character.is_ascii_uppercase() && !previous.is_ascii_uppercase());
+            if starts {
+                words.push(String::new());
+            }
+            if let Some(word) = words.last_mut() {
+                word.push(character.to_ascii_lowercase());
+            }
+        }
+        previous = character;
+    }
+    words
+}
+
 fn shortened(name: &str) -> String {
     name.chars().take(LONGEST_NAME).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_say_what_they_count_and_per_how_long() {
+        let generic = &crate::catalogue::catalogue().generic().facts().vocabulary;
+        for (name, meter, window) in [
+            ("GenerateContentInputTokensPerModelPerMinute-FreeTier", Some("input_tokens"), Some(Window::MINUTE)),
+            ("GenerateRequestsPerDayPerProjectPerModel-FreeTier", Some("requests"), Some(Window::DAY)),
+            ("generativelanguage.googleapis.com/generate_content_free_tier_input_token_count", Some("input_tokens"), None),
+            ("Read requests per minute per user", Some("requests"), Some(Window::MINUTE)),
+            ("UserConcurrentRequests", Some("concurrency"), None),
+            ("UserByModelByDay", None, Some(Window::DAY)),
+            ("defaultPerMinutePerProject", None, Some(Window::MINUTE)),
+            ("", None, None),
+        ] {
+            assert_eq!(generic.phrase(&words_of(name)), Phrase { meter, window }, "{name}");
+        }
+    }
 }

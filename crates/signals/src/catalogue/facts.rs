@@ -10,8 +10,9 @@ use paceline_core::plan::Refill;
 use paceline_core::signal::{AnswerKind, ObservedOwner, ResetMeans};
 use serde::Deserialize;
 
+use super::body_facts::BodyFacts;
 use super::limit::{Limit, Window};
-use super::matching::{BodyPath, Statuses};
+use super::matching::Statuses;
 use super::provenance::{Day, Provenance, Sure, fact};
 use crate::value::time::TimeForm;
 
@@ -53,6 +54,10 @@ pub(crate) struct ProviderFacts {
     pub(crate) rate_limit_fields: Vec<RateLimitFact>,
     /// Headers that look like limits and say nothing to act on.
     pub(crate) known: Vec<KnownFact>,
+    /// Headers whose value names the bucket that refused.
+    pub(crate) refusals: Vec<RefusalFact>,
+    /// What gateways put in front of the names of headers that they pass on.
+    pub(crate) prefixes: Vec<PrefixFact>,
     /// What to look for in the body of a refusal.
     pub(crate) body: BodyFacts,
     /// What an answer was about; the first rule that fits counts.
@@ -190,6 +195,9 @@ fact!(
         /// What the reset means, for buckets that do not say otherwise.
         #[serde(default, deserialize_with = "reset_means")]
         reset_means: Option<ResetMeans>,
+        /// Whether buckets that are not listed count on their own, whatever meter their words end in.
+        #[serde(default)]
+        apart: bool,
     }
 );
 
@@ -256,6 +264,9 @@ pub(crate) struct BucketFact {
     /// What its reset means; as the family's or the meter's unless said otherwise.
     #[serde(default, deserialize_with = "reset_means")]
     pub(crate) reset_means: Option<ResetMeans>,
+    /// Whether it sums up the other buckets of its family: it counts only for what they do not say themselves.
+    #[serde(default)]
+    pub(crate) sums_up: bool,
 }
 
 fact!(
@@ -276,50 +287,24 @@ fact!(
     }
 );
 
-/// What to look for in a body.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct BodyFacts {
-    /// Where sentences for people are.
-    pub(crate) texts: Vec<BodyPath>,
-    /// Where codes for programs are.
-    pub(crate) codes: Vec<BodyPath>,
-    /// Where waits are, first usable one counts.
-    pub(crate) waits: Vec<BodyWaitFact>,
-    /// Buckets that a body describes, be it of a refusal or of a success.
-    pub(crate) buckets: Vec<BodyBucketFact>,
-}
-
 fact!(
-    /// A wait in a body: in fields, or in sentences.
-    BodyWaitFact {
-        /// Fields; the largest usable value counts.
-        #[serde(default)]
-        fields: Vec<BodyPath>,
-        /// How the fields are written.
-        #[serde(default)]
+    /// A header of refusals whose value names the bucket that refused. It counts when no wait is addressed to the caller, which
+    /// would speak of the same bucket.
+    RefusalFact {
+        /// Its name, lower case.
+        header: String,
+        /// The header with the time until that bucket's window ends.
+        reset: String,
+        /// How that time is written.
         forms: Vec<TimeForm>,
-        /// Phrases after which a sentence states the wait.
-        #[serde(default)]
-        after: Vec<String>,
     }
 );
 
 fact!(
-    /// A bucket that a body describes. What is missing for the request, at the rate of refill, is the wait.
-    BodyBucketFact {
-        /// Which bucket.
-        bucket: BucketFact,
-        /// Where its limit is.
-        limit: BodyPath,
-        /// Where it says what is left.
-        remaining: BodyPath,
-        /// Where it says how many units come back per second.
-        #[serde(default)]
-        per_second: Option<BodyPath>,
-        /// Where it says what the request costs.
-        #[serde(default)]
-        cost: Option<BodyPath>,
+    /// What gateways put in front of the names of headers that they pass on from the provider behind them.
+    PrefixFact {
+        /// The prefix, lower case.
+        prefix: String,
     }
 );
 
@@ -347,6 +332,9 @@ fact!(
         /// Whether a bucket is known to be empty.
         #[serde(default)]
         empty: Option<bool>,
+        /// Whether the body names a quota of zero.
+        #[serde(default)]
+        zero: Option<bool>,
         /// Then it was this.
         #[serde(deserialize_with = "kind")]
         kind: AnswerKind,
@@ -438,10 +426,9 @@ impl ProviderFacts {
         front(&mut self.families, &base.families);
         front(&mut self.rate_limit_fields, &base.rate_limit_fields);
         front(&mut self.known, &base.known);
-        front(&mut self.body.texts, &base.body.texts);
-        front(&mut self.body.codes, &base.body.codes);
-        front(&mut self.body.waits, &base.body.waits);
-        front(&mut self.body.buckets, &base.body.buckets);
+        front(&mut self.refusals, &base.refusals);
+        front(&mut self.prefixes, &base.prefixes);
+        self.body = self.body.over(&base.body);
         front(&mut self.answers, &base.answers);
         named(&mut self.vocabulary.meters, &base.vocabulary.meters);
         named(&mut self.vocabulary.windows, &base.vocabulary.windows);
@@ -463,8 +450,9 @@ impl ProviderFacts {
         self.families.iter_mut().for_each(|fact| fact.stamp(&file));
         self.rate_limit_fields.iter_mut().for_each(|fact| fact.stamp(&file));
         self.known.iter_mut().for_each(|fact| fact.stamp(&file));
-        self.body.waits.iter_mut().for_each(|fact| fact.stamp(&file));
-        self.body.buckets.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.body.stamp(&file);
+        self.refusals.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.prefixes.iter_mut().for_each(|fact| fact.stamp(&file));
         self.body.buckets.iter_mut().for_each(|fact| fact.stamp(&file));
         self.answers.iter_mut().for_each(|fact| fact.stamp(&file));
     }
@@ -483,12 +471,9 @@ impl ProviderFacts {
         all.extend(self.families.iter().map(|fact| (format!("headers {}", fact.names.join(", ")), fact.provenance())));
         all.extend(self.rate_limit_fields.iter().map(|fact| (format!("header {}", fact.header), fact.provenance())));
         all.extend(self.known.iter().map(|fact| (format!("headers {}", fact.headers.join(", ")), fact.provenance())));
-        let wait_places = |fact: &BodyWaitFact| {
-            fact.fields.iter().map(ToString::to_string).chain(fact.after.iter().cloned()).collect::<Vec<_>>().join(", ")
-        };
-        all.extend(self.body.waits.iter().map(|fact| (format!("body {}", wait_places(fact)), fact.provenance())));
-        let bucket_name = |fact: &BodyBucketFact| format!("body {}", fact.remaining);
-        all.extend(self.body.buckets.iter().map(|fact| (bucket_name(fact), fact.provenance())));
+        all.extend(self.refusals.iter().map(|fact| (format!("header {}", fact.header), fact.provenance())));
+        all.extend(self.prefixes.iter().map(|fact| (format!("headers {}*", fact.prefix), fact.provenance())));
+        all.extend(self.body.provenances());
         all.extend(self.answers.iter().map(|fact| (format!("answers {:?}", fact.kind), fact.provenance())));
         all
     }

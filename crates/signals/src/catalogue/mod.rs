@@ -1,6 +1,8 @@
 //! The catalogue of providers: facts as data, one YAML file each, embedded in the binary.
 
+mod body_facts;
 mod bucket;
+mod built_in;
 mod facts;
 mod limit;
 mod matching;
@@ -10,22 +12,20 @@ mod provider;
 
 use std::sync::LazyLock;
 
+use built_in::FILES;
 pub use facts::Repeat;
 pub use limit::{Limit, Window};
 pub use provenance::{Day, Provenance, Sure};
 pub use provider::{Meter, ModelLimits, Provider};
 
-pub(crate) use bucket::{Bucket, NamedBy};
-pub(crate) use facts::{AnswerFact, BodyBucketFact, BodyFacts, PartFact, Quantity, Unusable, WaitFact};
+pub(crate) use body_facts::{BodyBucketFact, BodyFacts, BucketListFact, QuotaFact};
+pub(crate) use bucket::{Bucket, NamedBy, words_of};
+pub(crate) use facts::{AnswerFact, PartFact, Quantity, RefusalFact, Unusable, WaitFact};
 pub(crate) use matching::BodyPath;
 pub(crate) use names::{BucketRef, Target};
 
 /// The provider whose file holds what everybody does; every other file extends it.
 pub(crate) const GENERIC: &str = "generic";
-
-/// The built-in files by name, bases before those that extend them.
-const FILES: &[(&str, &str)] =
-    &[(GENERIC, include_str!("../../catalogue/generic.yaml")), ("openai", include_str!("../../catalogue/openai.yaml"))];
 
 /// Why a provider's file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -29,6 +29,10 @@ pub(crate) enum Target<'p> {
     RateLimit,
     /// An IETF RateLimit-Policy field.
     Policy,
+    /// Names the bucket that refused.
+    Refusal(usize),
+    /// The time until the window of the bucket that refused ends.
+    RefusalReset(usize),
     /// Looks like a limit, says nothing to act on.
     Known,
 }
@@ -69,6 +73,8 @@ pub(crate) enum Stored {
     Part { family: usize, part: String, bucket: Box<Bucket> },
     RateLimit,
     Policy,
+    Refusal(usize),
+    RefusalReset(usize),
     Known,
 }
 
@@ -80,6 +86,8 @@ pub(crate) struct Pattern {
     pub(crate) part: String,
     /// The bucket of names without `{bucket}`.
     pub(crate) bucket: Bucket,
+    /// Whether its buckets count on their own, whatever meter their words end in.
+    pub(crate) apart: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -145,6 +153,8 @@ impl Stored {
             Self::Part { family, part, bucket } => Target::Part { family: *family, part, bucket: BucketRef::Listed(bucket) },
             Self::RateLimit => Target::RateLimit,
             Self::Policy => Target::Policy,
+            Self::Refusal(refusal) => Target::Refusal(*refusal),
+            Self::RefusalReset(refusal) => Target::RefusalReset(*refusal),
             Self::Known => Target::Known,
         }
     }
@@ -156,7 +166,9 @@ impl Pattern {
         let bucket = if words.is_empty() {
             BucketRef::Listed(&self.bucket)
         } else {
-            BucketRef::Inferred(Box::new(Bucket::from_words(words, vocabulary, self.bucket.reset_means)))
+            let bucket = Bucket::from_words(words, vocabulary, self.bucket.reset_means);
+            let meter = if self.apart { bucket.name.clone() } else { bucket.meter };
+            BucketRef::Inferred(Box::new(Bucket { meter, ..bucket }))
         };
         Some(Target::Part { family: self.family, part: &self.part, bucket })
     }

@@ -148,14 +148,24 @@ impl Provider {
     }
 
     /// Whether the body of a success says something: some providers refuse with status 200, or state their buckets there.
-    pub(crate) fn looks_into_successes(&self) -> bool {
+    pub(crate) fn looks_into_success(&self, body: &str) -> bool {
         let reads_code = |rule: &AnswerFact| rule.status.touches_success() && !(rule.code.is_empty() && rule.text.is_empty());
-        !self.facts.body.buckets.is_empty() || self.facts.answers.iter().any(reads_code)
+        !self.facts.body.buckets.is_empty()
+            || self.facts.body.lists.iter().any(|list| body.contains(&list.marker))
+            || self.facts.answers.iter().any(reads_code)
     }
 
     /// The bucket that a fact about bodies names.
     pub(crate) fn body_bucket(&self, fact: &BucketFact) -> Bucket {
         Bucket::from_fact(fact, None, self.facts.meters.get(&fact.meter))
+    }
+
+    /// The name of a header that a gateway passes on, without what it puts in front.
+    pub(crate) fn without_prefix<'n>(&self, name: &'n str) -> Option<&'n str> {
+        self.facts.prefixes.iter().find_map(|fact| {
+            let (start, rest) = name.split_at_checked(fact.prefix.len())?;
+            start.eq_ignore_ascii_case(&fact.prefix).then_some(rest)
+        })
     }
 
     /// The rule that reads a header.
@@ -202,6 +212,10 @@ fn compile_names(facts: &ProviderFacts) -> Result<NameIndex, String> {
         names.add(&lower(&field.header)?, Stored::RateLimit);
         names.add(&lower(&field.policy)?, Stored::Policy);
     }
+    for (index, refusal) in facts.refusals.iter().enumerate() {
+        names.add(&lower(&refusal.header)?, Stored::Refusal(index));
+        names.add(&lower(&refusal.reset)?, Stored::RefusalReset(index));
+    }
     for header in facts.known.iter().flat_map(|known| &known.headers) {
         names.add(&lower(header)?, Stored::Known);
     }
@@ -232,7 +246,10 @@ fn compile_family(names: &mut NameIndex, facts: &ProviderFacts, index: usize, fa
         }
         match pieces.as_slice() {
             [Piece::Literal(name)] => names.add(name, stored(own.clone())),
-            _ => names.add_pattern(Pattern { pieces, family: index, part: word.clone(), bucket: own.clone() }),
+            _ => {
+                let (part, bucket) = (word.clone(), own.clone());
+                names.add_pattern(Pattern { pieces, family: index, part, bucket, apart: family.apart });
+            }
         }
     }
     Ok(())

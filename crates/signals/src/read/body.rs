@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use paceline_core::signal::Source;
 use paceline_core::units::Span;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::clock::Clock;
 use super::reading::Rule;
+use super::sentence::wait_after;
 use super::waits::{Wait, usable};
 use crate::answer::{Answer, BODY_BYTES_READ};
 use crate::catalogue::{BodyFacts, BodyPath, Provider};
-use crate::value::duration;
 use crate::value::number::Number;
 use crate::value::time::TimeForm;
 
@@ -32,7 +32,7 @@ impl<'p> Body<'p> {
         let start = answer.body.get(..BODY_BYTES_READ).unwrap_or(answer.body);
         let text = String::from_utf8_lossy(start);
         let text = text.trim();
-        if text.is_empty() || text.starts_with('<') || (is_success && !provider.looks_into_successes()) {
+        if text.is_empty() || text.starts_with('<') || (is_success && !provider.looks_into_success(text)) {
             return Self::Nothing;
         }
         if !text.starts_with(['{', '[']) {
@@ -44,12 +44,24 @@ impl<'p> Body<'p> {
         }
     }
 
-    /// The first usable wait of the rules.
+    /// The first usable wait of the rules; the longest of one rule's fields.
     pub(super) fn wait(&self, provider: &Provider, clock: &Clock) -> Option<Wait> {
         provider.facts().body.waits.iter().find_map(|fact| {
-            let field = fact.fields.iter().find_map(|path| self.field_wait(path, &fact.forms, clock));
-            field.or_else(|| fact.after.iter().find_map(|phrase| self.sentence_wait(phrase, clock)))
+            let fields = fact.fields.iter().filter_map(|path| self.field_wait(path, &fact.forms, clock));
+            // The first of equals: `max_by_key` would take the last.
+            let longest = fields.reduce(|one, other| if other.span > one.span { other } else { one });
+            longest.or_else(|| fact.after.iter().find_map(|phrase| self.sentence_wait(phrase, clock)))
         })
+    }
+
+    /// Calls `found` with every object at this place.
+    pub(super) fn objects(&self, path: &BodyPath, found: &mut dyn FnMut(&Map<String, Value>)) {
+        let Self::Json(value, _) = self else { return };
+        path.visit(value, &mut |place| {
+            if let Value::Object(object) = place {
+                found(object);
+            }
+        });
     }
 
     /// The number at a place; the first one when there are several.
@@ -101,22 +113,21 @@ impl<'p> Body<'p> {
     fn sentence_wait(&self, phrase: &str, clock: &Clock) -> Option<Wait> {
         let (field, span) = match self {
             Self::Nothing => None,
-            Self::Text(text) => wait_after(text, phrase).map(|span| ("body".to_owned(), span)),
+            Self::Text(text) => wait_after(text, phrase, clock).map(|span| ("body".to_owned(), span)),
             Self::Json(value, facts) => facts.texts.iter().find_map(|path| {
                 let mut longest: Option<Span> = None;
                 path.visit(value, &mut |scalar| {
-                    longest = longest.max(scalar.as_str().and_then(|text| wait_after(text, phrase)));
+                    longest = longest.max(scalar.as_str().and_then(|text| wait_after(text, phrase, clock)));
                 });
                 longest.map(|span| (format!("body {path}"), span))
             }),
         }?;
-        let span = clock.until(crate::value::time::When::In(span))?;
         Some(Wait { span, source: Source::ErrorBody, field, rule: Rule::BodySentence })
     }
 }
 
 /// Strings and numbers.
-fn text_of(scalar: &Value) -> Option<Cow<'_, str>> {
+pub(super) fn text_of(scalar: &Value) -> Option<Cow<'_, str>> {
     match scalar {
         Value::String(text) => Some(Cow::Borrowed(text)),
         Value::Number(number) => Some(Cow::Owned(number.to_string())),
@@ -128,31 +139,6 @@ fn text_of(scalar: &Value) -> Option<Cow<'_, str>> {
 pub(super) fn bare_code(code: &str) -> &str {
     let after = code.rsplit_once('#').map_or(code, |(_, after)| after);
     after.split_once(':').map_or(after, |(before, _)| before).trim()
-}
-
-/// The wait that a sentence states after a phrase: `try again in 6.12s`, `resets in ~5s`, `replenished in 00:30:02`. A bare
-/// number is seconds when the sentence ends with it.
-fn wait_after(text: &str, phrase: &str) -> Option<Span> {
-    // Lower case of ASCII keeps every byte's place.
-    let lower = text.to_ascii_lowercase();
-    let mut longest = None;
-    for (position, _) in lower.match_indices(phrase) {
-        let rest = lower.get(position + phrase.len()..)?.trim_start_matches([' ', '~', ':', '"', '\'']);
-        let rest = rest.strip_prefix("about ").or_else(|| rest.strip_prefix("approximately ")).unwrap_or(rest);
-        let stated = duration::leading_clock(rest).or_else(|| duration::leading(rest)).map(|(span, _)| span);
-        longest = longest.max(stated.or_else(|| bare_seconds(rest)));
-    }
-    longest
-}
-
-fn bare_seconds(text: &str) -> Option<Span> {
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, rest) = text.split_at_checked(end)?;
-    let number = Number::parse(number.trim_end_matches('.'))?;
-    rest.trim_start()
-        .starts_with(|c: char| c.is_alphanumeric())
-        .then_some(())
-        .map_or(Some(number.as_span(1_000_000)), |()| None)
 }
 
 /// A JSON text that was cut off, closed after its last complete member, so that what came before the cut can be read.
@@ -185,27 +171,6 @@ fn closed(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sentences() {
-        for (text, phrase, millis) in [
-            ("Please try again in 6.12s. Visit", "try again in", Some(6_120)),
-            ("Please try again in 28ms.", "try again in", Some(28)),
-            ("Please Try Again In 1m30.5s.", "try again in", Some(90_500)),
-            ("retry after 33 seconds", "retry after", Some(33_000)),
-            ("Too Many Requests: retry after 9", "retry after", Some(9_000)),
-            ("retry after 9.", "retry after", Some(9_000)),
-            ("retry after 9 lives", "retry after", None),
-            ("resets in ~5s.", "resets in", Some(5_000)),
-            ("replenished in 00:30:02.", "replenished in", Some(1_802_000)),
-            ("replenished in 2.12 days.", "replenished in", Some(183_168_000)),
-            ("try again in a while", "try again in", None),
-            ("try again in 5s or try again in 7s", "try again in", Some(7_000)),
-            ("", "try again in", None),
-        ] {
-            assert_eq!(wait_after(text, phrase).map(Span::as_millis_ceil), millis, "{text}");
-        }
-    }
 
     #[test]
     fn a_cut_body_is_read_up_to_the_cut() {

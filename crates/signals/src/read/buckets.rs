@@ -1,7 +1,7 @@
 //! Buckets: the headers of a family are gathered per bucket, then families that describe the same bucket are joined.
 
 use super::clock::Clock;
-use super::draft::{Draft, collapse, take};
+use super::draft::{Draft, collapse, fold_summaries, take};
 use super::figures;
 use super::hits::{Hits, tell};
 use super::rate_limit;
@@ -25,7 +25,7 @@ pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) 
                 let mut is_part = false;
                 let is_whole = figures::read(value, fact, clock, &mut |figure| {
                     is_part = true;
-                    take(&mut drafts, *family, bucket, figure, hit.name);
+                    take(&mut drafts, *family, bucket, figure, hit);
                 });
                 match (is_whole, is_part) {
                     (true, _) => {}
@@ -41,36 +41,75 @@ pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) 
     malformed.iter().for_each(|name| tell(&mut hits.malformed, name));
     unread.iter().for_each(|name| tell(&mut hits.unread, name));
 
-    let mut joined: Vec<(BucketReading, NamedBy)> = Vec::new();
-    let listed = std::mem::take(&mut structured.buckets).into_iter().map(|bucket| (bucket, NamedBy::Nothing));
-    let gathered = collapse(drafts).into_iter().map(|draft| {
+    let mut joined = Joined::default();
+    let (passed_on, ours): (Vec<Draft>, Vec<Draft>) =
+        fold_summaries(collapse(drafts)).into_iter().partition(|draft| draft.is_passed_on);
+    for draft in ours {
         let named_by = draft.bucket.named_by;
-        (draft.finish(clock), named_by)
-    });
-    for (reading, named_by) in gathered.chain(listed) {
-        join(&mut joined, structured.with_window(reading), named_by);
+        joined.add(structured.with_window(draft.finish(clock)), named_by);
     }
-    joined.truncate(MOST_BUCKETS);
-    joined.into_iter().map(|(reading, _)| reading).collect()
+    for reading in std::mem::take(&mut structured.buckets) {
+        joined.add(structured.with_window(reading), NamedBy::Nothing);
+    }
+    passed_on.into_iter().for_each(|draft| joined.add_passed_on(draft.finish(clock)));
+    joined.buckets.truncate(MOST_BUCKETS);
+    joined.buckets.into_iter().map(|(reading, _)| reading).collect()
 }
 
-/// Joins a bucket to one that other headers describe; adds it when it is another one.
-fn join(joined: &mut Vec<(BucketReading, NamedBy)>, reading: BucketReading, named_by: NamedBy) {
-    let same = joined.iter_mut().find(|(known, known_by)| {
-        let may_be_renamed = *known_by == NamedBy::Nothing || named_by == NamedBy::Nothing;
-        is_same(known, &reading) || (may_be_renamed && has_same_figures(known, &reading))
-    });
-    match same {
-        Some((known, _)) => {
-            known.limit = known.limit.or(reading.limit);
-            known.remaining = known.remaining.or(reading.remaining);
-            known.reset_in = known.reset_in.max(reading.reset_in);
-            known.is_reset_past &= reading.is_reset_past;
-            known.is_reset_instant |= reading.is_reset_instant;
-            known.window = known.window.or(reading.window);
-            reading.fields.iter().for_each(|field| tell(&mut known.fields, field));
+/// Adds buckets that something beside the headers describes, unless the headers describe the same ones.
+pub(super) fn with(known: Vec<BucketReading>, more: Vec<BucketReading>) -> Vec<BucketReading> {
+    if more.is_empty() {
+        return known;
+    }
+    let mut joined = Joined { buckets: known.into_iter().map(|reading| (reading, NamedBy::Known)).collect() };
+    more.into_iter().for_each(|reading| joined.add(reading, NamedBy::Known));
+    joined.buckets.truncate(MOST_BUCKETS);
+    joined.buckets.into_iter().map(|(reading, _)| reading).collect()
+}
+
+/// The buckets of an answer, those that several headers describe in several dialects only once.
+#[derive(Default)]
+struct Joined {
+    buckets: Vec<(BucketReading, NamedBy)>,
+}
+
+impl Joined {
+    /// Joins a bucket to one that other headers describe; adds it when it is another one.
+    fn add(&mut self, reading: BucketReading, named_by: NamedBy) {
+        let same = self.buckets.iter_mut().find(|(known, known_by)| {
+            let may_be_renamed = *known_by == NamedBy::Nothing || named_by == NamedBy::Nothing;
+            is_same(known, &reading) || (may_be_renamed && has_same_figures(known, &reading))
+        });
+        match same {
+            Some((known, _)) => {
+                known.limit = known.limit.or(reading.limit);
+                known.remaining = known.remaining.or(reading.remaining);
+                known.reset_in = known.reset_in.max(reading.reset_in);
+                known.is_reset_past &= reading.is_reset_past;
+                known.is_reset_instant |= reading.is_reset_instant;
+                known.window = known.window.or(reading.window);
+                reading.fields.iter().for_each(|field| tell(&mut known.fields, field));
+            }
+            None => self.buckets.push((reading, named_by)),
         }
-        None => joined.push((reading, named_by)),
+    }
+
+    /// A bucket that a gateway passed on is the one that it repeats under the plain name, when the figures are the same. Else the
+    /// plain name speaks of the gateway's own, and that of the provider behind it must not be taken for it.
+    fn add_passed_on(&mut self, reading: BucketReading) {
+        let is_namesake = |known: &BucketReading| known.name == reading.name && known.window == reading.window;
+        let namesake = self.buckets.iter_mut().find(|(known, _)| is_namesake(known));
+        match namesake {
+            None => self.buckets.push((reading, NamedBy::Known)),
+            Some((known, _)) if is_same(known, &reading) && agrees(known.reset_in, reading.reset_in) => {
+                self.add(reading, NamedBy::Known);
+            }
+            Some(_) => {
+                let upstream = |name: &str| format!("upstream_{name}");
+                let (name, meter) = (upstream(&reading.name), upstream(&reading.meter));
+                self.buckets.push((BucketReading { name, meter, ..reading }, NamedBy::Known));
+            }
+        }
     }
 }
 

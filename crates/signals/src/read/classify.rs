@@ -14,6 +14,7 @@ pub(super) struct View<'a> {
     pub(super) body: &'a Body<'a>,
     pub(super) has_wait: bool,
     pub(super) has_empty: bool,
+    pub(super) has_zero: bool,
 }
 
 /// What the answer was about and whether the same request is worth sending again later.
@@ -47,6 +48,7 @@ impl View<'_> {
             && grpc_fits
             && rule.wait.is_none_or(|wait| wait == self.has_wait)
             && rule.empty.is_none_or(|empty| empty == self.has_empty)
+            && rule.zero.is_none_or(|zero| zero == self.has_zero)
             && (rule.code.is_empty() || self.body.has_code(&rule.code))
             && (rule.text.is_empty() || self.body.has_text(&rule.text))
             && rule.header.as_ref().is_none_or(|header| self.has_header(&header.name, &header.is))
@@ -62,6 +64,6 @@ impl View<'_> {
 
 /// `x-should-retry`; when it is repeated, `false` wins.
 fn flag(hits: &Hits<'_, '_>) -> Option<bool> {
-    let flags = hits.all.iter().filter(|hit| hit.target == Target::Flag).filter_map(|hit| hit.value);
+    let flags = hits.of(&Target::Flag).filter_map(|hit| hit.value);
     flags.filter_map(|value| value.to_ascii_lowercase().parse::<bool>().ok()).min()
 }

@@ -22,7 +22,7 @@ impl Clock {
     /// `Date` plus `Age` (an answer from a cache is that old, RFC 9111, section 5.1), else the caller's clock.
     pub(super) fn find(hits: &Hits<'_, '_>, answer: &Answer<'_>) -> Self {
         let arrived_at = answer.arrived_at();
-        let value = |target: &Target<'_>| hits.all.iter().find(|hit| hit.target == *target).and_then(|hit| hit.value);
+        let value = |target: &Target<'_>| hits.first(target).and_then(|hit| hit.value);
         let servers = value(&Target::Date).and_then(|text| date::http_date(text, arrived_at.unwrap_or_default()));
         let age = value(&Target::Age).and_then(Number::parse).filter(|age| !age.negative);
         let age = age.map_or(Span::ZERO, |age| age.as_span(1_000_000).min(LONGEST_READ));

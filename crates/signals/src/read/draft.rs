@@ -5,7 +5,7 @@ use paceline_core::units::{FleetTime, Span};
 use super::buckets::MOST_BUCKETS;
 use super::clock::Clock;
 use super::figures::Figure;
-use super::hits::tell;
+use super::hits::{Hit, tell};
 use super::reading::BucketReading;
 use crate::catalogue::{Bucket, BucketRef};
 use crate::value::time::When;
@@ -15,6 +15,8 @@ use crate::value::time::When;
 pub(super) struct Draft {
     pub(super) family: usize,
     pub(super) bucket: Bucket,
+    /// Whether a gateway passed it on from the provider behind it.
+    pub(super) is_passed_on: bool,
     /// 0 for the first of each header, 1 for the second of a repeated one, ...
     occurrence: usize,
     limit: Option<i64>,
@@ -30,54 +32,48 @@ pub(super) struct Draft {
     fields: Vec<String>,
 }
 
-/// The draft of that bucket and occurrence, made if there is none and room for it.
-fn draft<'d>(drafts: &'d mut Vec<Draft>, family: usize, bucket: &BucketRef<'_>, occurrence: usize) -> Option<&'d mut Draft> {
-    let bucket = bucket.get();
-    let is_it = |draft: &Draft| {
-        draft.family == family
-            && draft.occurrence == occurrence
-            && draft.bucket.name == bucket.name
-            && draft.bucket.window == bucket.window
-    };
-    let position = match drafts.iter().position(is_it) {
-        Some(position) => position,
-        None if drafts.len() >= MOST_BUCKETS => return None,
-        None => {
-            drafts.push(Draft {
-                family,
-                bucket: bucket.clone(),
-                occurrence,
-                limit: None,
-                remaining: None,
-                used: None,
-                reset_in: None,
-                reset_at: None,
-                window: None,
-                fill: None,
-                is_spent: None,
-                fields: Vec::new(),
-            });
-            drafts.len() - 1
-        }
-    };
-    drafts.get_mut(position)
-}
-
-/// Puts a figure into the first occurrence that does not have it yet.
-pub(super) fn take(drafts: &mut Vec<Draft>, family: usize, bucket: &BucketRef<'_>, figure: Figure, name: &str) {
+/// Puts a figure into the first occurrence that does not have it yet, made if there is none and room for it.
+pub(super) fn take(drafts: &mut Vec<Draft>, family: usize, bucket: &BucketRef<'_>, figure: Figure, hit: &Hit<'_, '_>) {
+    let empty = |occurrence: usize| Draft::new(family, bucket.get(), hit.is_passed_on, occurrence);
     let mut occurrence = 0;
-    while let Some(draft) = draft(drafts, family, bucket, occurrence) {
-        if draft.has(&figure) {
-            occurrence += 1;
-            continue;
+    let is_it = |draft: &Draft| draft.family == family && draft.is_passed_on == hit.is_passed_on && draft.is_of(bucket.get());
+    for draft in drafts.iter_mut().filter(|draft| is_it(draft)) {
+        if !draft.has(&figure) {
+            return draft.put(figure, hit.name);
         }
-        draft.put(figure);
-        tell(&mut draft.fields, name);
-        return;
+        occurrence += 1;
+    }
+    if drafts.len() < MOST_BUCKETS {
+        let mut draft = empty(occurrence);
+        draft.put(figure, hit.name);
+        drafts.push(draft);
     }
 }
 
 impl Draft {
+    fn new(family: usize, bucket: &Bucket, is_passed_on: bool, occurrence: usize) -> Self {
+        Self {
+            family,
+            bucket: bucket.clone(),
+            is_passed_on,
+            occurrence,
+            limit: None,
+            remaining: None,
+            used: None,
+            reset_in: None,
+            reset_at: None,
+            window: None,
+            fill: None,
+            is_spent: None,
+            fields: Vec::new(),
+        }
+    }
+
+    /// Whether it is about that bucket.
+    fn is_of(&self, bucket: &Bucket) -> bool {
+        self.bucket.name == bucket.name && self.bucket.window == bucket.window
+    }
+
     fn has(&self, figure: &Figure) -> bool {
         match figure {
             Figure::Limit(..) => self.limit.is_some(),
@@ -92,7 +88,8 @@ impl Draft {
         }
     }
 
-    fn put(&mut self, figure: Figure) {
+    fn put(&mut self, figure: Figure, header: &str) {
+        tell(&mut self.fields, header);
         match figure {
             Figure::Limit(limit, window) => {
                 self.limit = Some(limit);
@@ -138,6 +135,11 @@ impl Draft {
         Some(Span::from_micros(i64::try_from(micros).ok()?)).filter(|window| *window > Span::ZERO)
     }
 
+    /// The reset as sent: a time from now needs no clock and so beats an instant.
+    fn when(&self) -> Option<When> {
+        self.reset_in.map(When::In).or(self.reset_at.map(When::At))
+    }
+
     /// What was gathered, in figures from now.
     pub(super) fn finish(self, clock: &Clock) -> BucketReading {
         // -1 stands for "not known"; below a positive limit it is an overdraft.
@@ -148,8 +150,7 @@ impl Draft {
         let spent = (self.is_spent == Some(true)).then_some(0);
         let remaining = spent.or(self.remaining).or_else(spare);
         let full_window = self.full_window();
-        // A time from now needs no clock and so beats an instant.
-        let when = self.reset_in.map(When::In).or(self.reset_at.map(When::At)).filter(|_| !is_unknown);
+        let when = self.when().filter(|_| !is_unknown);
         BucketReading {
             name: self.bucket.name,
             meter: self.bucket.meter,
@@ -173,8 +174,8 @@ pub(super) fn collapse(drafts: Vec<Draft>) -> Vec<Draft> {
         let first = kept.iter_mut().find(|first| {
             first.occurrence == 0
                 && first.family == draft.family
-                && first.bucket.name == draft.bucket.name
-                && first.bucket.window == draft.bucket.window
+                && first.is_passed_on == draft.is_passed_on
+                && first.is_of(&draft.bucket)
         });
         match first {
             Some(first) if !draft.repeats(first) => first.absorb(&draft),
@@ -182,4 +183,35 @@ pub(super) fn collapse(drafts: Vec<Draft>) -> Vec<Draft> {
         }
     }
     kept
+}
+
+/// Folds a bucket that sums up the others of its family into them: it says which of them refused, or until when. Alone, or when it
+/// refuses and none of the others does, it is a bucket of its own.
+pub(super) fn fold_summaries(drafts: Vec<Draft>) -> Vec<Draft> {
+    let (summaries, mut others): (Vec<Draft>, Vec<Draft>) = drafts.into_iter().partition(|draft| draft.bucket.sums_up);
+    for summary in summaries {
+        let is_spent = summary.is_spent == Some(true);
+        let of_family: Vec<&mut Draft> = others
+            .iter_mut()
+            .filter(|other| {
+                other.family == summary.family && other.is_passed_on == summary.is_passed_on && !other.bucket.sums_up
+            })
+            .collect();
+        let has_others = !of_family.is_empty();
+        let mut is_told = !is_spent;
+        for other in of_family {
+            let ends_together = other.when().is_some() && other.when() == summary.when();
+            if is_spent && (ends_together || other.is_spent == Some(true)) {
+                is_told = true;
+                other.is_spent = Some(true);
+                if other.when().is_none() {
+                    (other.reset_in, other.reset_at) = (summary.reset_in, summary.reset_at);
+                }
+            }
+        }
+        if !(has_others && is_told) {
+            others.push(summary);
+        }
+    }
+    others
 }

@@ -16,6 +16,8 @@ pub(super) struct Hit<'p, 'a> {
     /// As sent.
     pub(super) bytes: &'a [u8],
     pub(super) target: Target<'p>,
+    /// Whether a gateway passed it on from the provider behind it.
+    pub(super) is_passed_on: bool,
 }
 
 /// Everything that rules read, and the names that are to be told.
@@ -29,10 +31,11 @@ impl<'p, 'a> Hits<'p, 'a> {
     pub(super) fn collect(provider: &'p Provider, headers: &'a [(&'a str, &'a [u8])]) -> Self {
         let mut hits = Self { all: Vec::new(), unread: Vec::new(), malformed: Vec::new() };
         for (name, value) in headers {
-            match provider.find_header(name) {
+            let passed_on = provider.without_prefix(name);
+            match provider.find_header(passed_on.unwrap_or(name)) {
                 Some(target) if hits.all.len() < MOST_HITS => {
                     let text = std::str::from_utf8(value).ok().map(str::trim);
-                    hits.all.push(Hit { name, value: text, bytes: value, target });
+                    hits.all.push(Hit { name, value: text, bytes: value, target, is_passed_on: passed_on.is_some() });
                 }
                 Some(_) => {}
                 None if provider.looks_like_limit(name) => tell(&mut hits.unread, name),
@@ -40,6 +43,18 @@ impl<'p, 'a> Hits<'p, 'a> {
             }
         }
         hits
+    }
+
+    /// The lines that say a thing: those addressed to us, or the ones that a gateway passed on when there are none.
+    pub(super) fn of(&self, target: &Target<'_>) -> impl Iterator<Item = &Hit<'p, 'a>> {
+        let all = self.all.iter().filter(move |hit| hit.target == *target);
+        let is_passed_on = all.clone().all(|hit| hit.is_passed_on);
+        all.filter(move |hit| hit.is_passed_on == is_passed_on)
+    }
+
+    /// The first of them.
+    pub(super) fn first(&self, target: &Target<'_>) -> Option<&Hit<'p, 'a>> {
+        self.of(target).next()
     }
 
     pub(super) fn grpc_status(&self) -> Option<u32> {

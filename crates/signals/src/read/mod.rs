@@ -9,9 +9,13 @@ mod clock;
 mod draft;
 mod figures;
 mod hits;
+mod quotas;
 mod rate_limit;
 mod reading;
+mod refusal;
+mod sentence;
 mod shortage;
+mod told;
 mod waits;
 
 use paceline_core::signal::{AnswerKind, Signal, Source};
@@ -43,23 +47,36 @@ pub fn read_in_full(provider: &Provider, answer: &Answer<'_>) -> Reading {
 
     let body = body::Body::parse(provider, answer, grpc);
     let (body_buckets, shortage) = shortage::read(provider, &body);
-    let buckets: Vec<BucketReading> = buckets.into_iter().chain(body_buckets).take(buckets::MOST_BUCKETS).collect();
-    let body_wait = header_wait.details.or(shortage).or_else(|| body.wait(provider, &clock));
+    let (told, told_wait) = told::read(provider, &body, &clock);
+    let stated = header_wait.details.or(shortage).or(told_wait).or_else(|| body.wait(provider, &clock));
+    let quotas = quotas::read(provider, &body, &clock, stated.as_ref());
+    let buckets = buckets::with(buckets, body_buckets);
     let view = classify::View {
         status: u32::from(answer.status),
         grpc,
         headers: answer.headers,
         body: &body,
-        has_wait: header_wait.wait.is_some() || body_wait.is_some(),
-        has_empty: buckets.iter().any(BucketReading::is_empty),
+        has_wait: header_wait.wait.is_some() || stated.is_some() || quotas.wait.is_some(),
+        has_empty: !quotas.buckets.is_empty() || buckets.iter().chain(&told).any(BucketReading::is_empty),
+        has_zero: quotas.has_zero,
     };
     let verdict = classify::classify(provider, &view, &hits, header_wait.forbidden);
 
+    // Where nothing is to be had, nothing comes back at midnight either.
+    let quotas = if verdict.kind == AnswerKind::QuotaExhausted { quotas::Quotas::default() } else { quotas };
+    let refused = if header_wait.wait.is_none() && verdict.kind != AnswerKind::Ok {
+        refusal::read(provider, &hits, &clock)
+    } else {
+        Vec::new()
+    };
+    let buckets = buckets::with(buckets, refused);
+
     // The ladder. What a success says about its buckets paces them; only a wait that is addressed to the caller holds it up.
     let is_ok = verdict.kind == AnswerKind::Ok;
-    let unaddressed = || waits::from_buckets(&buckets).or(body_wait);
+    let unaddressed = || waits::from_buckets(&buckets).or(quotas.wait).or(stated);
     let wait = if is_ok { header_wait.wait } else { header_wait.wait.or_else(unaddressed) };
 
+    let buckets = buckets::with(buckets::with(buckets, told), quotas.buckets);
     let buckets = if is_ok { buckets.into_iter().map(BucketReading::without_past_window).collect() } else { buckets };
     let (retry_after, source, field, rule) = match wait {
         Some(wait) => (Some(wait.span.min(LONGEST_READ)), wait.source, wait.field, wait.rule),

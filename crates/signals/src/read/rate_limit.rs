@@ -3,7 +3,7 @@
 use paceline_core::units::Span;
 
 use super::clock::Clock;
-use super::hits::{Hit, Hits};
+use super::hits::Hits;
 use super::reading::BucketReading;
 use crate::catalogue::{Bucket, Target};
 use crate::value::number::Number;
@@ -72,7 +72,7 @@ pub(super) fn read<'a>(hits: &Hits<'_, 'a>, clock: &Clock) -> RateLimit<'a> {
 
 /// All lines of a field as one text, and the name of the field as sent.
 fn joined<'a>(hits: &Hits<'_, 'a>, target: &Target<'_>) -> Option<(String, &'a str)> {
-    let mut lines = hits.all.iter().filter(|hit: &&Hit<'_, '_>| hit.target == *target && hit.value != Some(""));
+    let mut lines = hits.of(target).filter(|hit| hit.value != Some(""));
     let first = lines.next()?;
     // Bytes that are no text make the field unusable, which an empty member does.
     let mut text = first.value.unwrap_or(",").to_owned();

@@ -39,6 +39,8 @@ pub enum Rule {
     Details,
     /// What the request costs, what is left and how fast it comes back.
     Shortage,
+    /// The end of the day or month of a quota that is used up.
+    CalendarQuota,
     /// A field of the body.
     BodyField,
     /// A sentence of the body.
@@ -57,6 +59,7 @@ impl fmt::Display for Rule {
             Self::UnknownBuckets => "nobody said which bucket is empty: the latest reset",
             Self::Details => "no header stated a wait: the details of the error",
             Self::Shortage => "no header stated a wait: what is missing for this request, at the rate at which it comes back",
+            Self::CalendarQuota => "a quota of a day or month is used up: the end of it, or the stated wait if that is later",
             Self::BodyField => "no header stated a wait: the body's field",
             Self::BodySentence => "no header stated a wait: the sentence in the body",
         })

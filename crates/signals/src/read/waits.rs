@@ -27,11 +27,21 @@ pub(super) struct HeaderWait {
     pub(super) forbidden: bool,
 }
 
-/// Reads the ladder: the first usable header in milliseconds, the first usable one in seconds or as a date, and which of the two.
+/// Reads what is addressed to us; only without it, what a gateway passed on from the provider behind it.
 pub(super) fn from_headers(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) -> HeaderWait {
+    let ours = ladder(provider, hits, clock, false);
+    if ours.wait.is_some() || !hits.all.iter().any(|hit| hit.is_passed_on) {
+        return ours;
+    }
+    let theirs = ladder(provider, hits, clock, true);
+    HeaderWait { wait: theirs.wait, details: ours.details.or(theirs.details), forbidden: ours.forbidden }
+}
+
+/// The first usable header in milliseconds, the first usable one in seconds or as a date, and which of the two.
+fn ladder(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock, is_passed_on: bool) -> HeaderWait {
     let mut by_rule: Vec<Option<Wait>> = Vec::new();
     let mut forbidden = false;
-    for hit in &hits.all {
+    for hit in hits.all.iter().filter(|hit| hit.is_passed_on == is_passed_on) {
         let (Target::Wait(index), Some(fact)) = (&hit.target, wait_fact(provider, hit)) else { continue };
         if by_rule.len() <= *index {
             by_rule.resize(*index + 1, None);

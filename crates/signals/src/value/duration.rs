@@ -11,8 +11,11 @@ pub(crate) fn parse(text: &str) -> Option<Span> {
     rest.is_empty().then_some(span)
 }
 
-/// Reads a duration at the start of a text and returns what follows it.
+/// Reads a duration at the start of a text and returns what follows it. Parts may be joined by blanks, commas and `and`.
 pub(crate) fn leading(text: &str) -> Option<(Span, &str)> {
+    if let Some(iso) = text.strip_prefix(['P', 'p']) {
+        return iso_8601(iso);
+    }
     let mut rest = text;
     let mut sum: Option<Span> = None;
     // Compound durations have at most days, hours, minutes, seconds and fractions; more parts than that is not a duration.
@@ -20,11 +23,32 @@ pub(crate) fn leading(text: &str) -> Option<(Span, &str)> {
         let Some((part, after)) = one_part(rest) else { break };
         sum = Some(sum.unwrap_or(Span::ZERO).saturating_add(part));
         rest = after;
-        let next = rest.trim_start_matches(' ');
-        if !next.starts_with(|first: char| first.is_ascii_digit()) {
+        let next = rest.trim_start_matches([' ', ',']);
+        let next = next.strip_prefix("and ").map_or(next, str::trim_start);
+        if one_part(next).is_none() {
             break;
         }
         rest = next;
+    }
+    sum.map(|span| (span, rest))
+}
+
+/// `T1M30S`, `1DT2H`, after the `P`: days, hours, minutes, seconds. Months have no length.
+fn iso_8601(text: &str) -> Option<(Span, &str)> {
+    let mut rest = text;
+    let mut sum: Option<Span> = None;
+    let mut units: &[(char, u64)] = &[('w', 7 * DAY), ('d', DAY)];
+    for _ in 0..5 {
+        if let Some(time) = rest.strip_prefix(['T', 't']) {
+            (rest, units) = (time, &[('h', HOUR), ('m', MINUTE), ('s', SECOND)]);
+        }
+        let number_end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
+        let (number, after) = rest.split_at_checked(number_end)?;
+        let Some(number) = Number::parse(number) else { break };
+        let unit = after.chars().next()?.to_ascii_lowercase();
+        let (_, micros) = units.iter().find(|(name, _)| *name == unit)?;
+        sum = Some(sum.unwrap_or(Span::ZERO).saturating_add(number.as_span(*micros)));
+        rest = after.get(1..)?;
     }
     sum.map(|span| (span, rest))
 }
@@ -69,16 +93,34 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
 fn one_part(text: &str) -> Option<(Span, &str)> {
-    let number_end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, rest) = text.split_at_checked(number_end)?;
-    let number = Number::parse(number)?;
+    let (number, rest) = leading_number(text)?;
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
     let unit_end = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
     let (unit, rest) = rest.split_at_checked(unit_end)?;
+    let rest = rest.strip_prefix("(s)").unwrap_or(rest);
     if unit == "ns" {
         return Some((Span::from_micros(number.as_span(1).as_micros().saturating_add(999) / 1_000), rest));
     }
     Some((number.as_span(unit_micros(unit)?), rest))
+}
+
+/// A number, with or without commas between its thousands.
+fn leading_number(text: &str) -> Option<(Number, &str)> {
+    let end = |is_part: fn(char) -> bool| text.find(|c: char| !is_part(c)).unwrap_or(text.len());
+    let grouped = text.split_at_checked(end(|c| c.is_ascii_digit() || c == ',' || c == '.'))?;
+    if let Some(number) = without_separators(grouped.0) {
+        return Some((number, grouped.1));
+    }
+    let (number, rest) = text.split_at_checked(end(|c| c.is_ascii_digit() || c == '.'))?;
+    Some((Number::parse(number)?, rest))
+}
+
+/// `86,400.5`: one to three digits, then groups of three.
+fn without_separators(text: &str) -> Option<Number> {
+    let whole = text.split('.').next()?;
+    let mut groups = whole.split(',');
+    let is_grouped = (1..=3).contains(&groups.next()?.len()) && whole.contains(',') && groups.all(|group| group.len() == 3);
+    is_grouped.then(|| Number::parse(&text.replace(',', ""))).flatten()
 }
 
 #[cfg(test)]
@@ -102,6 +144,16 @@ mod tests {
             ("2.12 days", Some(183_168_000.0)),
             ("1 minute 30 seconds", Some(90_000.0)),
             ("33 seconds", Some(33_000.0)),
+            ("1 hour and 5 minutes", Some(3_900_000.0)),
+            ("1 hour, 5 minutes", Some(3_900_000.0)),
+            ("2 minute(s)", Some(120_000.0)),
+            ("86,400 seconds", Some(86_400_000.0)),
+            ("8,64 seconds", None),
+            ("PT1M30.5S", Some(90_500.0)),
+            ("P1DT2H", Some(93_600_000.0)),
+            ("P1M", None),
+            ("P", None),
+            ("pizza", None),
             ("60", None),
             ("", None),
             ("s", None),
