@@ -1,53 +1,20 @@
 //! Every recorded and made-up answer in `tests/cases`, read and compared figure by figure. A line is one answer and what must be
 //! read out of it; a provider's file is worth nothing without lines of its own.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod support;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
-use paceline_core::units::{FleetTime, Span};
-use paceline_signals::{Answer, Reading, catalogue, read_in_full};
-use serde::Deserialize;
+use paceline_core::units::Span;
+use paceline_signals::catalogue;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Case {
-    id: String,
-    provider: String,
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: Option<String>,
-    received_at: String,
-    expect: Expected,
-    /// What the case shows.
-    why: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Expected {
-    retry_after_ms: Option<i64>,
-    source: String,
-    buckets: Vec<ExpectedBucket>,
-    retryable: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ExpectedBucket {
-    #[expect(dead_code, reason = "names are ours to choose; a bucket is known by its figures")]
-    name: String,
-    limit: Option<i64>,
-    remaining: Option<i64>,
-    reset_ms: Option<i64>,
-}
+use support::{cases, expected, figures, folder, stems};
 
 #[test]
 fn every_answer_is_read_right() {
     let mut wrong = Vec::new();
     for case in cases() {
-        let reading = read(&case, |name| name.to_owned());
+        let reading = case.read();
         let (found, expected) = (figures(&reading), expected(&case.expect));
         if found != expected {
             wrong.push(format!("{} ({})\n  read     {found:?}\n  expected {expected:?}", case.id, case.why));
@@ -59,7 +26,7 @@ fn every_answer_is_read_right() {
 #[test]
 fn none_is_read_too_early() {
     for case in cases() {
-        let reading = read(&case, |name| name.to_owned());
+        let reading = case.read();
         if let (Some(read), Some(due)) = (reading.signal.retry_after, case.expect.retry_after_ms) {
             assert!(read >= Span::from_millis(due), "{} is read {} early", case.id, Span::from_millis(due) - read);
         }
@@ -69,9 +36,9 @@ fn none_is_read_too_early() {
 #[test]
 fn names_are_read_in_any_casing() {
     for case in cases() {
-        let as_sent = read(&case, |name| name.to_owned());
-        assert_eq!(read(&case, str::to_ascii_uppercase), as_sent, "{}", case.id);
-        assert_eq!(read(&case, str::to_ascii_lowercase), as_sent, "{}", case.id);
+        let in_casing = |casing: fn(&str) -> String| case.with_headers(|name, value| (casing(name), value.to_owned())).read();
+        assert_eq!(in_casing(str::to_ascii_uppercase), case.read(), "{}", case.id);
+        assert_eq!(in_casing(str::to_ascii_lowercase), case.read(), "{}", case.id);
     }
 }
 
@@ -101,59 +68,4 @@ fn every_case_has_an_id_of_its_own() {
     for case in cases() {
         assert!(ids.insert(case.id.clone()), "{} is there twice", case.id);
     }
-}
-
-fn read(case: &Case, casing: impl Fn(&str) -> String) -> Reading {
-    let names: Vec<String> = case.headers.iter().map(|(name, _)| casing(name)).collect();
-    let headers: Vec<(&str, &[u8])> =
-        names.iter().zip(&case.headers).map(|(name, (_, value))| (name.as_str(), value.as_bytes())).collect();
-    let received_at: jiff::Timestamp = case.received_at.parse().unwrap();
-    let answer = Answer {
-        status: case.status,
-        grpc_status: None,
-        headers: &headers,
-        body: case.body.as_deref().unwrap_or("").as_bytes(),
-        received_at: Some(FleetTime::from_micros(received_at.as_microsecond())),
-        age: Span::ZERO,
-    };
-    read_in_full(catalogue().get_or_generic(&case.provider), &answer)
-}
-
-type Figures = (Option<i64>, String, Vec<(Option<i64>, Option<i64>, Option<i64>)>, bool);
-
-fn figures(reading: &Reading) -> Figures {
-    let millis = |span: Option<Span>| span.map(Span::as_millis_ceil);
-    let mut buckets: Vec<_> =
-        reading.buckets.iter().map(|bucket| (bucket.limit, bucket.remaining, millis(bucket.reset_in))).collect();
-    buckets.sort_unstable();
-    let signal = &reading.signal;
-    (millis(signal.retry_after), signal.source.name().replace('_', "-"), buckets, signal.retryable)
-}
-
-fn expected(expected: &Expected) -> Figures {
-    let mut buckets: Vec<_> = expected.buckets.iter().map(|bucket| (bucket.limit, bucket.remaining, bucket.reset_ms)).collect();
-    buckets.sort_unstable();
-    (expected.retry_after_ms, expected.source.clone(), buckets, expected.retryable)
-}
-
-fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    for file in stems(&folder("tests/cases"), "jsonl") {
-        let text = fs::read_to_string(folder("tests/cases").join(format!("{file}.jsonl"))).unwrap();
-        for (index, line) in text.lines().enumerate() {
-            cases.push(serde_json::from_str(line).unwrap_or_else(|error| panic!("{file}.jsonl, line {}: {error}", index + 1)));
-        }
-    }
-    assert!(!cases.is_empty());
-    cases
-}
-
-fn stems(folder: &Path, extension: &str) -> BTreeSet<String> {
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let of_that_kind = files.filter(|path| path.extension().is_some_and(|found| found == extension));
-    of_that_kind.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
-}
-
-fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }

@@ -38,8 +38,8 @@ struct Policy {
 pub(super) fn read<'a>(hits: &Hits<'_, 'a>, clock: &Clock) -> RateLimit<'a> {
     let mut result = RateLimit { buckets: Vec::new(), malformed: Vec::new(), policies: Vec::new() };
     let mut named = Vec::new();
-    if let Some((text, name)) = joined(hits, &Target::Policy) {
-        match structured::list(&text) {
+    for (text, name) in joined(hits, &Target::Policy) {
+        match structured::list(&text).or_else(|| structured::list_of_fused(&text)) {
             Some(items) => items.iter().for_each(|item| match item.value.text() {
                 Some(name) => named.push(policy(name, item)),
                 None => result.policies.extend(unnamed_policy(item)),
@@ -47,16 +47,18 @@ pub(super) fn read<'a>(hits: &Hits<'_, 'a>, clock: &Clock) -> RateLimit<'a> {
             None => result.malformed.push(name),
         }
     }
-    if let Some((text, name)) = joined(hits, &Target::RateLimit) {
-        let buckets = match structured::list(&text) {
+    let fields = joined(hits, &Target::RateLimit);
+    for (text, name) in &fields {
+        let buckets: Option<Vec<BucketReading>> = match structured::list(text) {
             Some(items) => items.iter().map(|item| listed(item, &named, clock, name)).collect(),
-            None => structured::dictionary(&text).and_then(|members| Some(vec![dictionary(&members, clock, name)?])),
+            None => structured::dictionary(text).and_then(|members| Some(vec![dictionary(&members, clock, name)?])),
         };
         match buckets {
-            Some(buckets) => result.buckets = buckets,
+            Some(buckets) => result.buckets.extend(buckets),
             None => result.malformed.push(name),
         }
-    } else {
+    }
+    if fields.is_empty() {
         // Quotas alone are worth knowing.
         let quota = |policy: Policy| BucketReading {
             name: Bucket::named(&policy.name, &policy.meter).name,
@@ -70,17 +72,22 @@ pub(super) fn read<'a>(hits: &Hits<'_, 'a>, clock: &Clock) -> RateLimit<'a> {
     result
 }
 
-/// All lines of a field as one text, and the name of the field as sent.
-fn joined<'a>(hits: &Hits<'_, 'a>, target: &Target<'_>) -> Option<(String, &'a str)> {
-    let mut lines = hits.of(target).filter(|hit| hit.value != Some(""));
-    let first = lines.next()?;
-    // Bytes that are no text make the field unusable, which an empty member does.
-    let mut text = first.value.unwrap_or(",").to_owned();
-    for line in lines {
-        text.push_str(", ");
-        text.push_str(line.value.unwrap_or(","));
+/// All lines of a field as one text, with the name of the field as sent; one entry per name, since a field that is unusable
+/// takes no other with it.
+fn joined<'a>(hits: &Hits<'_, 'a>, target: &Target<'_>) -> Vec<(String, &'a str)> {
+    let mut fields: Vec<(String, &'a str)> = Vec::new();
+    for line in hits.of(target).filter(|hit| hit.value != Some("")) {
+        // Bytes that are no text make the field unusable, which an empty member does.
+        let text = line.value.unwrap_or(",");
+        match fields.iter_mut().find(|(_, name)| name.eq_ignore_ascii_case(line.name)) {
+            Some((known, _)) => {
+                known.push_str(", ");
+                known.push_str(text);
+            }
+            None => fields.push((text.to_owned(), line.name)),
+        }
     }
-    Some((text, first.name))
+    fields
 }
 
 /// `"name";r=0;t=30`, with the quota and window of its policy.
