@@ -32,6 +32,8 @@ struct Policy {
     quota: Option<i64>,
     window: Option<Span>,
     meter: String,
+    /// Whether a later name stands for the same policy.
+    is_other_name: bool,
 }
 
 /// Reads both fields. A field that is split over several lines is one list (RFC 9110, section 5.3).
@@ -39,11 +41,15 @@ pub(super) fn read<'a>(hits: &Hits<'_, 'a>, clock: &Clock) -> RateLimit<'a> {
     let mut result = RateLimit { buckets: Vec::new(), malformed: Vec::new(), policies: Vec::new() };
     let mut named = Vec::new();
     for (text, name) in joined(hits, &Target::Policy) {
-        match structured::list(&text).or_else(|| structured::list_of_fused(&text)) {
-            Some(items) => items.iter().for_each(|item| match item.value.text() {
-                Some(name) => named.push(policy(name, item)),
-                None => result.policies.extend(unnamed_policy(item)),
-            }),
+        let alone = |items: Vec<Item>| items.into_iter().map(|item| vec![item]).collect();
+        match structured::list(&text).map(alone).or_else(|| structured::list_of_fused(&text)) {
+            Some(groups) => {
+                groups.iter().flat_map(|group| with_last(group)).for_each(|(item, is_last)| match item.value.text() {
+                    // Of names that stand together, the last one is the bucket's; the others say what kind of limit it is.
+                    Some(name) => named.push(Policy { is_other_name: !is_last, ..policy(name, item) }),
+                    None => result.policies.extend(unnamed_policy(item)),
+                })
+            }
             None => result.malformed.push(name),
         }
     }
@@ -67,7 +73,8 @@ pub(super) fn read<'a>(hits: &Hits<'_, 'a>, clock: &Clock) -> RateLimit<'a> {
             window: policy.window,
             ..BucketReading::default()
         };
-        result.buckets = named.into_iter().filter(|policy| policy.quota.is_some()).map(quota).collect();
+        result.buckets =
+            named.into_iter().filter(|policy| policy.quota.is_some() && !policy.is_other_name).map(quota).collect();
     }
     result
 }
@@ -135,7 +142,18 @@ fn policy(name: &str, item: &Item) -> Policy {
         Some(other) => other,
     };
     let quota = item.parameter("q").and_then(Bare::number).map(Number::as_count).filter(|quota| *quota >= 0);
-    Policy { name: name.to_owned(), quota, window: seconds(item, "w"), meter: Bucket::named(name, meter).meter }
+    Policy {
+        name: name.to_owned(),
+        quota,
+        window: seconds(item, "w"),
+        meter: Bucket::named(name, meter).meter,
+        is_other_name: false,
+    }
+}
+
+/// Items, each with whether it is the last one.
+fn with_last(items: &[Item]) -> impl Iterator<Item = (&Item, bool)> {
+    items.iter().enumerate().map(|(index, item)| (item, index + 1 == items.len()))
 }
 
 /// `50;w=60`, as drafts 05 to 07 have it.

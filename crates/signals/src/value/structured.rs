@@ -53,6 +53,28 @@ pub(crate) fn list(text: &str) -> Option<Vec<Item>> {
     members(text, |cursor| Some(Item { value: cursor.bare()?, parameters: cursor.parameters()? }))
 }
 
+/// Parses what is nearly a list: items that are joined by semicolons where commas belong, so that they share their parameters
+/// (`"fixed window";"api";q=500;w=300`). Each group comes out as items that all have those.
+pub(crate) fn list_of_fused(text: &str) -> Option<Vec<Vec<Item>>> {
+    let groups = members(text, |cursor| {
+        let (mut values, mut parameters) = (vec![cursor.bare()?], Vec::new());
+        loop {
+            parameters.append(&mut cursor.parameters()?);
+            let is_item = cursor.rest.starts_with(';') && cursor.rest.trim_start_matches([';', ' ']).starts_with('"');
+            if !is_item || values.len() > MOST_MEMBERS {
+                return Some((values, parameters));
+            }
+            cursor.eat(';');
+            cursor.skip_blanks();
+            values.push(cursor.bare()?);
+        }
+    })?;
+    let item = |(values, parameters): (Vec<Bare>, Vec<(String, Bare)>)| {
+        values.into_iter().map(|value| Item { value, parameters: parameters.clone() }).collect()
+    };
+    Some(groups.into_iter().map(item).collect())
+}
+
 /// Parses a dictionary (section 4.2.2); a member without `=` is `true`.
 pub(crate) fn dictionary(text: &str) -> Option<Vec<(String, Item)>> {
     members(text, |cursor| {
@@ -116,7 +138,8 @@ impl<'a> Cursor<'a> {
 
     fn parameters(&mut self) -> Option<Vec<(String, Bare)>> {
         let mut parameters = Vec::new();
-        while self.eat(';') {
+        while self.rest.starts_with(';') && !self.rest.trim_start_matches([';', ' ']).starts_with('"') {
+            self.eat(';');
             self.skip_blanks();
             let key = self.key()?;
             let value = if self.eat('=') { self.bare()? } else { Bare::Other };
@@ -208,6 +231,20 @@ mod tests {
         let quoted = &list("\"a\\\"b\";r=0").unwrap()[0];
         assert_eq!(quoted.value.text(), Some("a\"b"));
         assert_eq!(quoted.parameter("r").and_then(Bare::number).map(Number::as_count), Some(0));
+    }
+
+    #[test]
+    fn fused_items_share_their_parameters() {
+        let groups = list_of_fused("\"fixed window\";\"api\";q=500;w=300, \"pages\";q=100").unwrap();
+        let figures: Vec<_> = groups
+            .iter()
+            .flatten()
+            .map(|item| (item.value.text().unwrap(), item.parameter("q").and_then(Bare::number).map(Number::as_count)))
+            .collect();
+        assert_eq!(figures, [("fixed window", Some(500)), ("api", Some(500)), ("pages", Some(100))]);
+        for bad in ["\"a\";\"b", "\"a\";;q=1", "\"a\" \"b\";q=1", "\"a\";\"b\";q=1 garbage"] {
+            assert!(list_of_fused(bad).is_none(), "{bad}");
+        }
     }
 
     #[test]
