@@ -140,11 +140,7 @@ fn learn_limit(bucket: &mut BucketState, told: u64, mark: i64) -> bool {
 fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBucket, seen: Seen) {
     let Some(rate) = bucket.rate() else { return };
     let older = bucket.observed.is_some_and(|last| seen.mark < last.mark);
-    let raise = match seen.refused || (bucket.observed.is_none() && !is_vouched_full(bucket)) {
-        true if !older => Raise::Outright,
-        _ if seen.in_line && !older => Raise::ByGain,
-        _ => Raise::Never,
-    };
+    let raise = if older { Raise::Never } else { how_far(bucket, observed, seen) };
     if bucket.effective().refill == Refill::Window {
         if !align_window(bucket, observed, &rate, seen) {
             return;
@@ -160,6 +156,19 @@ fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBu
     }
     if !older {
         bucket.observed = Some(Observation { mark: seen.mark, remaining, at: seen.answered_at });
+    }
+}
+
+/// How far an observation, newer than all others, may raise the level.
+fn how_far(bucket: &BucketState, observed: &ObservedBucket, seen: Seen) -> Raise {
+    let is_first = bucket.observed.is_none();
+    let is_windowed = bucket.effective().refill == Refill::Window;
+    match seen.refused || (is_first && !is_vouched_full(bucket)) {
+        // Units of which window? Without its reset a figure may only lower (I-3).
+        _ if is_windowed && !is_first && observed.reset_in.is_none() => Raise::Never,
+        true => Raise::Outright,
+        false if seen.in_line => Raise::ByGain,
+        false => Raise::Never,
     }
 }
 
