@@ -12,4 +12,6 @@
 
 mod fleets;
 mod laws;
+mod laws_answers;
+mod laws_waiting;
 mod support;
