@@ -10,13 +10,15 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{check_config, explain, mock_provider, serve, status};
-
+use crate::commands::{check_config, demo, explain, mock_provider, serve, status};
 
 const EXAMPLES: &str = "\
 Examples:
   # Run the service: state in memory, built-in catalogue, no configuration file needed
   paceline serve
+
+  # See it work: a fleet with and without it, side by side, in less than a minute
+  paceline demo
 
   # Look at it: scopes, limits, levels, who waits and for what
   paceline status
@@ -43,6 +45,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::ServeArgs),
+    Demo(demo::DemoArgs),
     Status(status::StatusArgs),
     Explain(explain::ExplainArgs),
     CheckConfig(check_config::CheckConfigArgs),
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => in_runtime(serve::run(args))?,
+        Command::Demo(args) => in_runtime(demo::run(args))?,
         Command::Status(args) => in_runtime(status::run(args, &mut io::stdout()))?,
         Command::Explain(args) => {
             let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -95,6 +99,7 @@ enum Failure {
     #[error(transparent)]
     Serve(#[from] serve::ServeFailure),
     #[error(transparent)]
+    Demo(#[from] demo::DemoError),
     #[error(transparent)]
     Status(#[from] status::StatusError),
     #[error(transparent)]

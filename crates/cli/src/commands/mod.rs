@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod check_config;
+pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod mock_provider;
 pub(crate) mod serve;
