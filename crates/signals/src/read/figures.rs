@@ -6,7 +6,7 @@ use super::clock::Clock;
 use crate::catalogue::{PartFact, Quantity};
 use crate::value::number::Number;
 use crate::value::structured::{self, Bare};
-use crate::value::time::{self, When};
+use crate::value::time::{self, TimeForm, When};
 
 /// One figure of a header.
 pub(super) enum Figure {
@@ -30,15 +30,16 @@ pub(super) fn read(value: &str, fact: &PartFact, clock: &Clock, found: &mut dyn 
 }
 
 fn figure(value: &str, fact: &PartFact, clock: &Clock) -> Option<Figure> {
-    let count =
-        || cautious(value, Number::parse, |one, other| one.as_millionths() <= other.as_millionths()).map(Number::as_count);
-    let when = || cautious(value, |text| when(text, fact, clock), |one, other| clock.until(*one) >= clock.until(*other));
+    let count = || cautious(value, counted, |one, other| one.as_millionths() <= other.as_millionths()).map(Number::as_count);
+    let later = |one: &When, other: &When| clock.until(*one) >= clock.until(*other);
+    let when = |forms: &[TimeForm]| cautious(value, |text| Some(time::parse(text, forms, clock.near())?.0), later);
     match fact.reads {
         Quantity::Limit => limit(value).map(|(limit, window)| Figure::Limit(limit, window)),
         Quantity::Remaining => count().map(Figure::Remaining),
         Quantity::Used => count().filter(|used| *used >= 0).map(Figure::Used),
-        Quantity::Reset => when().map(Figure::Reset),
-        Quantity::Window => match when()? {
+        // In the form that its file knows, else in one that its looks give away.
+        Quantity::Reset => when(&fact.forms).or_else(|| when(time::BY_LOOKS)).map(Figure::Reset),
+        Quantity::Window => match when(&fact.forms)? {
             When::In(span) if span > Span::ZERO => Some(Figure::Window(span)),
             _ => None,
         },
@@ -50,8 +51,10 @@ fn figure(value: &str, fact: &PartFact, clock: &Clock) -> Option<Figure> {
     }
 }
 
-fn when(text: &str, fact: &PartFact, clock: &Clock) -> Option<When> {
-    time::parse(text, &fact.forms, clock.near()).map(|(when, _)| when)
+/// A number, or one with parameters that describe the policy (`0;w=21600`), as drafts 00 to 06 allow for limits only.
+fn counted(value: &str) -> Option<Number> {
+    let with_parameters = || structured::list(value).filter(|items| items.len() == 1)?.first()?.value.number();
+    Number::parse(value).or_else(with_parameters)
 }
 
 /// One value, or the most cautious of several: an intermediary may make one line of repeated ones. A date has a comma of its own,

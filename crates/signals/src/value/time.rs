@@ -55,6 +55,10 @@ pub(crate) enum When {
 /// Numbers from here on are instants: 10^9 seconds are 31 years of waiting, or September 2001.
 const FIRST_EPOCH: u64 = 1_000_000_000;
 
+/// The forms that a value's looks tell apart.
+pub(crate) const BY_LOOKS: &[TimeForm] =
+    &[TimeForm::SecondsOrEpoch, TimeForm::Duration, TimeForm::Rfc3339, TimeForm::HttpDate];
+
 /// Reads a trimmed text in the first of the forms that fits, and says which.
 pub(crate) fn parse(text: &str, forms: &[TimeForm], near: FleetTime) -> Option<(When, TimeForm)> {
     forms.iter().find_map(|form| parse_one(text, *form, near).map(|when| (when, *form)))
