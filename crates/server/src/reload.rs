@@ -146,7 +146,11 @@ impl<S: Store> Reloader<S> {
         match reloaded {
             Reloaded::Applied => {
                 self.0.telemetry.config_reload(ReloadResult::Applied);
-                tracing::info!(why, hash = self.0.in_force.load().hash(), "the new configuration is in force; no bucket was refilled");
+                tracing::info!(
+                    why,
+                    hash = self.0.in_force.load().hash(),
+                    "the new configuration is in force; no bucket was refilled"
+                );
             }
             Reloaded::Unchanged => tracing::info!(why, "the configuration means the same as the one in force"),
             Reloaded::Refused(errors) => {

@@ -82,8 +82,7 @@ impl Server {
         let http = listener::bind("HTTP", "--http", listen.http)?;
         let (grpc_addr, http_addr) = (listener::local_addr(&grpc, "gRPC")?, listener::local_addr(&http, "HTTP")?);
 
-        let telemetry =
-            Telemetry::new(TelemetryOptions { version: env!("CARGO_PKG_VERSION"), ..TelemetryOptions::default() })?;
+        let telemetry = Telemetry::new(TelemetryOptions { version: env!("CARGO_PKG_VERSION"), ..TelemetryOptions::default() })?;
         let in_force = InForce::new(config);
         telemetry.set_config_hash(in_force.hash());
         let store = options.store.unwrap_or_default();
@@ -175,10 +174,17 @@ fn routes<S: paceline_store::Store>(
     let admin = AdminServer::new(AdminService::new(coordinator.clone(), in_force.clone(), is_loopback))
         .max_decoding_message_size(MOST_MESSAGE_BYTES);
     let health = tonic_health::server::HealthService::from_health_reporter(health.clone());
+    // Both versions describe everything, also each other, and the details of errors.
+    let described = [
+        FILE_DESCRIPTOR_SET,
+        tonic_health::pb::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        tonic_types::pb::FILE_DESCRIPTOR_SET,
+    ];
     let describe = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        let builder = tonic_reflection::server::Builder::configure().include_reflection_service(false);
+        described.into_iter().fold(builder, tonic_reflection::server::Builder::register_encoded_file_descriptor_set)
     };
     Ok(Routes::new(limiter)
         .add_service(admin)

@@ -43,10 +43,7 @@ impl<S: Store> AdminService<S> {
 
 #[tonic::async_trait]
 impl<S: Store> Admin for AdminService<S> {
-    async fn list_scopes(
-        &self,
-        request: Request<v1::ListScopesRequest>,
-    ) -> Result<Response<v1::ListScopesResponse>, Status> {
+    async fn list_scopes(&self, request: Request<v1::ListScopesRequest>) -> Result<Response<v1::ListScopesResponse>, Status> {
         self.allow()?;
         let selector = request.into_inner().selector.unwrap_or_default();
         read::names(&[("selector.provider", &selector.provider), ("selector.account", &selector.account)])?;

@@ -41,7 +41,10 @@ pub(super) fn acquire(message: v1::AcquireRequest, patience: Option<Duration>) -
     name("tenant", &message.tenant, &mut wrong);
     labels(&message.labels, &mut wrong);
     if message.parent.chars().count() > MOST_ID_CHARS || message.parent.chars().any(char::is_control) {
-        wrong.add("parent", format!("must be the request_id of the enclosing call: at most {MOST_ID_CHARS} printable characters"));
+        wrong.add(
+            "parent",
+            format!("must be the request_id of the enclosing call: at most {MOST_ID_CHARS} printable characters"),
+        );
     }
     wrong.into_result(AcquireRequest {
         identity: String::new(),
@@ -265,7 +268,10 @@ fn status(field: &str, status: u32, wrong: &mut Problems) {
 
 fn headers(field: &str, headers: &[v1::Header], wrong: &mut Problems) {
     if headers.len() > MOST_HEADERS {
-        wrong.add(field, format!("has {} entries; at most {MOST_HEADERS} are read: send those of the last response", headers.len()));
+        wrong.add(
+            field,
+            format!("has {} entries; at most {MOST_HEADERS} are read: send those of the last response", headers.len()),
+        );
         return;
     }
     for (at, header) in headers.iter().enumerate() {

@@ -11,6 +11,8 @@ use super::bounds::MOST_MESSAGE_BYTES;
 const MOST_LISTED: usize = 12;
 /// The longest description of one of them, in characters.
 const MOST_DESCRIPTION_CHARS: usize = 240;
+/// The longest message of a status, in characters.
+const MOST_MESSAGE_CHARS: usize = 600;
 
 /// What is wrong with one message, all of it at once.
 #[derive(Debug, Default)]
@@ -22,7 +24,7 @@ pub(super) struct Problems {
 impl Problems {
     pub(super) fn add(&mut self, field: impl Into<String>, problem: impl Into<String>) {
         if self.listed.len() < MOST_LISTED {
-            self.listed.push((field.into(), shortened(&problem.into())));
+            self.listed.push((field.into(), shortened(&problem.into(), MOST_DESCRIPTION_CHARS)));
         } else {
             self.not_listed += 1;
         }
@@ -44,7 +46,7 @@ impl Problems {
         let count = self.listed.len() + self.not_listed;
         let message = match said.as_slice() {
             [one] => one.clone(),
-            _ => shortened(&format!("{count} things are wrong: {}", said.join("; "))),
+            _ => shortened(&format!("{count} things are wrong: {}", said.join("; ")), MOST_MESSAGE_CHARS),
         };
         let mut details = ErrorDetails::new();
         for (field, problem) in self.listed {
@@ -62,10 +64,11 @@ pub(super) fn of_call(error: CallError) -> Status {
             problems.add(field, problem);
             problems.into_status()
         }
-        CallError::UnknownProvider(said) => Status::not_found(shortened(&said)),
-        CallError::AlreadyExists(said) => Status::already_exists(shortened(&said)),
+        CallError::UnknownProvider(said) => Status::not_found(shortened(&said, MOST_MESSAGE_CHARS)),
+        CallError::AlreadyExists(said) => Status::already_exists(shortened(&said, MOST_MESSAGE_CHARS)),
         CallError::Unavailable(why) => {
-            Status::unavailable(shortened(&format!("{why}; try again, at another replica if there is one")))
+            let said = format!("{why}; try again, at another replica if there is one");
+            Status::unavailable(shortened(&said, MOST_MESSAGE_CHARS))
         }
     }
 }
@@ -78,10 +81,9 @@ pub(crate) fn clarify(mut response: axum::http::Response<tonic::body::Body>) -> 
         Code::OutOfRange => Status::resource_exhausted(format!(
             "the message is too large: at most {MOST_MESSAGE_BYTES} bytes (4 MiB) are read; of a body the first 8 KiB are enough"
         )),
-        Code::Internal if status.message().starts_with("failed to decode Protobuf message") => Status::invalid_argument(format!(
-            "the message is not a valid one of paceline.v1: {}",
-            shortened(status.message())
-        )),
+        Code::Internal if status.message().starts_with("failed to decode Protobuf message") => Status::invalid_argument(
+            format!("the message is not a valid one of paceline.v1: {}", shortened(status.message(), MOST_DESCRIPTION_CHARS)),
+        ),
         _ => return response,
     };
     // Only the status is replaced: the rest of the response says what it always does.
@@ -94,8 +96,8 @@ pub(crate) fn clarify(mut response: axum::http::Response<tonic::body::Body>) -> 
     response
 }
 
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MOST_DESCRIPTION_CHARS) {
+fn shortened(text: &str, most_chars: usize) -> String {
+    match text.char_indices().nth(most_chars) {
         Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
     }
@@ -135,8 +137,8 @@ mod tests {
 
     #[test]
     fn texts_are_cut_between_characters() {
-        assert_eq!(shortened("short"), "short");
-        assert_eq!(shortened(&"é".repeat(500)), format!("{}...", "é".repeat(MOST_DESCRIPTION_CHARS)));
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(shortened(&"é".repeat(500), 7), format!("{}...", "é".repeat(7)));
     }
 
     #[test]

@@ -26,13 +26,7 @@ pub(super) fn acquire_response(answer: &Answer) -> v1::AcquireResponse {
             (Outcome::Denial(denial(denied)), delays_of(&denied.delays, binding.as_ref(), None))
         }
     };
-    v1::AcquireResponse {
-        outcome: Some(outcome),
-        delays,
-        mode: v1::Mode::Enforce.into(),
-        shadow: None,
-        degraded: false,
-    }
+    v1::AcquireResponse { outcome: Some(outcome), delays, mode: v1::Mode::Enforce.into(), shadow: None, degraded: false }
 }
 
 /// The answer to a report; `has_signal`: there was an answer of the provider to be read.
@@ -181,7 +175,9 @@ fn held_back(answer: &ReportAnswer) -> Option<String> {
     let honored = Some(answer.honored).filter(|honored| *honored > Span::ZERO)?;
     Some(match answer.honored_source {
         Source::Backoff => format!("nothing is sent for {honored}, our guess, since the provider did not say"),
-        source if answer.signal.field.is_empty() => format!("nothing is sent for {honored}, as the provider says ({})", source.name()),
+        source if answer.signal.field.is_empty() => {
+            format!("nothing is sent for {honored}, as the provider says ({})", source.name())
+        }
         _ => format!("nothing is sent for {honored}, as the provider says in {}", answer.signal.field),
     })
 }

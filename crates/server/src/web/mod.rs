@@ -108,7 +108,10 @@ async fn readyz<S: Store>(Shared(state): Shared<State<S>>) -> Response {
 /// The configuration in force, for whoever is on this machine (a forwarded port is, too).
 async fn debug_config<S: Store>(ConnectInfo(peer): ConnectInfo<SocketAddr>, Shared(state): Shared<State<S>>) -> Response {
     if !peer.ip().to_canonical().is_loopback() {
-        return text(StatusCode::FORBIDDEN, "the configuration is shown on this machine only; forward a port and ask 127.0.0.1");
+        return text(
+            StatusCode::FORBIDDEN,
+            "the configuration is shown on this machine only; forward a port and ask 127.0.0.1",
+        );
     }
     let in_force = state.in_force.load();
     let yaml = format!(

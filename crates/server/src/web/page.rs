@@ -182,8 +182,7 @@ mod tests {
 
     fn nasty() -> ScopeView {
         let evil = "<script>alert('x')</script>\"&\u{202e}".to_owned();
-        let floor =
-            FloorView { ends_in: Span::from_secs(9), source: Source::RetryAfterSeconds, age: Span::from_secs(1) };
+        let floor = FloorView { ends_in: Span::from_secs(9), source: Source::RetryAfterSeconds, age: Span::from_secs(1) };
         ScopeView {
             provider: evil.clone(),
             account: evil.clone(),
@@ -236,7 +235,8 @@ mod tests {
     fn it_tells_what_binds() {
         let scopes = [nasty()];
         let page = render(&facts(&scopes, ""));
-        for words in ["2 waiting, 1 in flight", "configured 60, learned 50", "7, 4 s ago", ">-3<", "retry after seconds", "9 s"] {
+        for words in ["2 waiting, 1 in flight", "configured 60, learned 50", "7, 4 s ago", ">-3<", "retry after seconds", "9 s"]
+        {
             assert!(page.contains(words), "{words}: {page}");
         }
         assert!(render(&facts(&[], "")).contains("Nobody has asked"));

@@ -1,0 +1,12 @@
+//! The service over real sockets on free ports, asked by gRPC and HTTP clients. Fleet time stands still unless a test moves it,
+//! so nothing here depends on how fast the machine is.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod admin;
+mod bad_input;
+mod calls;
+mod leaving;
+mod pages;
+mod reloading;
+mod support;
+mod tokens;
