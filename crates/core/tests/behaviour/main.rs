@@ -6,12 +6,14 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::cast_possible_wrap,
+    clippy::print_stdout,
     unreachable_pub,
-    reason = "a test that meets the unexpected has failed, and says where by panicking"
+    reason = "a test that meets the unexpected has failed, and says where by panicking; figures are shown on demand"
 )]
 
 mod fleets;
 mod laws;
 mod laws_answers;
 mod laws_waiting;
+mod scenarios;
 mod support;

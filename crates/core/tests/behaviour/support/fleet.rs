@@ -89,7 +89,7 @@ impl Fleet {
         for call in 0..run.next_call {
             run.events.push(Reverse((START, Event::Ask { call, attempt: 0 })));
         }
-        run.to_the_end();
+        run.finish();
         run.outcome
     }
 
@@ -129,7 +129,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn to_the_end(&mut self) {
+    fn finish(&mut self) {
         while let Some(Reverse((time, event))) = self.events.pop() {
             assert!(time < START + Span::from_secs(7_200), "stalled: {:?}, {} wait", self.outcome, self.world.queue.len());
             self.world.now = time;

@@ -91,12 +91,6 @@ impl Meter {
         self.left() as f64 / self.scale() as f64
     }
 
-    /// Whether more was taken than there was.
-    pub fn is_overdrawn(&mut self, now: FleetTime) -> bool {
-        self.advance(now);
-        self.left() < 0
-    }
-
     /// When `cost` is there, if nobody else takes any.
     pub fn fits_at(&mut self, now: FleetTime, cost: u64) -> FleetTime {
         self.advance(now);

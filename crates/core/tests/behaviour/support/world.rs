@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Puts one call in line and runs until it is decided; its send time, or the denial.
-    pub fn acquire(&mut self, ask: Ask) -> Result<Granted, Denied> {
+    pub fn acquire(&mut self, ask: Ask) -> Result<Granted, Box<Denied>> {
         let id = self.push(ask);
         self.decide();
         while self.queue.get(id).is_some() {
@@ -160,7 +160,7 @@ impl World {
         }
         match self.granted.iter().rev().find(|granted| granted.ask.id == id) {
             Some(granted) => Ok(granted.clone()),
-            None => Err(self.denied.iter().rev().find(|denied| denied.ask.id == id).expect("decided").clone()),
+            None => Err(Box::new(self.denied.iter().rev().find(|denied| denied.ask.id == id).expect("decided").clone())),
         }
     }
 
