@@ -38,9 +38,10 @@ Examples:
   # For programs: one JSON object per run
   paceline demo --json
 
-Nothing is needed and nothing outside of this machine is called. Each run starts its own mock provider with the same seed, and the
-one with Paceline the service that `paceline serve` runs. A worker without Paceline does as the SDKs of today do: it waits exactly as
-long as Retry-After says, and backs off exponentially where nothing is said; but it never gives up.";
+Nothing is needed and nothing outside of this machine is called. Each run starts its own mock
+provider with the same seed, and the one with Paceline the service that `paceline serve` runs. A
+worker without Paceline does as the SDKs of today do: it waits exactly as long as Retry-After says,
+and backs off exponentially where nothing is said; but it never gives up.";
 
 /// A fleet with and without Paceline, side by side: the service, a mock provider and workers over real gRPC and HTTP.
 #[derive(Debug, Args)]

@@ -76,7 +76,7 @@ pub(crate) enum PlanError {
     },
     /// Nobody wants to watch that.
     #[error(
-        "{calls} calls take these limits about {}: lower --jobs{}, or raise {raise}",
+        "{calls} calls would take about {}: lower --jobs{}, or {remedy}",
         Span::from_secs(*seconds), if *is_one_each { " and --workers" } else { "" }
     )]
     TooLong {
@@ -84,8 +84,8 @@ pub(crate) enum PlanError {
         calls: usize,
         /// How long they take at best, in seconds.
         seconds: i64,
-        /// The flag of the limit that is too low.
-        raise: &'static str,
+        /// What else would help.
+        remedy: &'static str,
         /// Whether each worker has one call only.
         is_one_each: bool,
     },
@@ -102,7 +102,7 @@ impl Plan {
         if let Some(limit) = limits.tokens.as_ref().filter(|limit| largest > limit.capacity().as_units_floor()) {
             return Err(PlanError::CallTooLarge { largest, limit: rate_text(limit) });
         }
-        let (per_second, raise) = limits.calls_per_second(wish.call_tokens);
+        let (per_second, remedy) = limits.calls_per_second(wish.call_tokens);
         let workers = usize::try_from(wish.workers.max(1)).unwrap_or(1);
         // Every worker has as many as the others, at least one; the bounds on flags keep the product small.
         let calls_per_worker = match wish.calls {
@@ -110,10 +110,12 @@ impl Plan {
             None => (per_second * USUAL_RUN_S / workers as f64).round().clamp(1.0, 1e6) as usize,
         };
         let calls = workers * calls_per_worker;
-        let seconds = calls as f64 / per_second;
+        let by_limits = (calls as f64 / per_second, remedy);
+        let by_latency = (calls_per_worker as f64 * wish.latency.as_secs_f64(), "lower --latency");
+        let (seconds, remedy) = if by_latency.0 > by_limits.0 { by_latency } else { by_limits };
         if seconds > LONGEST_RUN_S {
             let seconds = Span::from_secs_f64(seconds).map_or(i64::MAX, |span| span.as_micros() / 1_000_000);
-            return Err(PlanError::TooLong { calls, seconds, raise, is_one_each: calls_per_worker == 1 });
+            return Err(PlanError::TooLong { calls, seconds, remedy, is_one_each: calls_per_worker == 1 });
         }
         let mut rng = StdRng::seed_from_u64(wish.seed);
         let costs = (0..calls).map(|_| rng.random_range(smallest_call(wish.call_tokens)..=largest)).collect();
@@ -278,12 +280,12 @@ impl Limits {
         Self { requests: requests.metered(metering), tokens: tokens.map(|limit| limit.metered(metering)) }
     }
 
-    /// How many calls a second they let through in the long run, and the flag of the one that binds.
+    /// How many calls a second they let through in the long run, and what would help if that is too few.
     fn calls_per_second(&self, call_tokens: u64) -> (f64, &'static str) {
         let rate = |limit: &Limit, cost: u64| limit.units as f64 / limit.per.as_secs_f64().max(1e-3) / cost.max(1) as f64;
         let by_requests = rate(&self.requests, 1);
         let by_tokens = self.tokens.as_ref().map_or(f64::INFINITY, |limit| rate(limit, call_tokens));
-        if by_tokens < by_requests { (by_tokens, "--tokens") } else { (by_requests, "--limit") }
+        if by_tokens < by_requests { (by_tokens, "raise --tokens") } else { (by_requests, "raise --limit") }
     }
 }
 
@@ -396,10 +398,11 @@ mod tests {
         let large = Wish { call_tokens: 3_000_000, ..wish() };
         assert!(text(large).contains("lower --call-tokens"), "calls that never fit");
         let long = Wish { limit: requests("6/min"), ..wish() };
-        assert!(text(long.clone()).contains("200 calls take these limits about 33 min 20 s"), "{}", text(long.clone()));
+        assert!(text(long.clone()).contains("200 calls would take about 33 min 20 s"), "{}", text(long.clone()));
         assert!(text(long).contains("raise --limit"));
         let long = Wish { call_tokens: 1_000_000, ..wish() };
         assert!(text(long).contains("raise --tokens"));
+        assert!(text(Wish { latency: Span::from_secs(7_200), ..wish() }).contains("lower --latency"));
     }
 
     #[test]

@@ -21,7 +21,9 @@ const LINE: Duration = Duration::from_secs(3);
 /// Over how many frames a rate is taken.
 const RATE_FRAMES: usize = 8;
 /// Cells of the bar of progress.
-const BAR: usize = 30;
+const BAR: usize = 24;
+/// The width of a narrow terminal, less one: some wrap when the last column is written.
+const NARROW: usize = 79;
 
 /// Where the view goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +71,8 @@ struct Moment {
     elapsed: Duration,
     answered: usize,
     calls: usize,
-    sends_per_second: f64,
     sent: u64,
+    sends_per_second: f64,
     refused: u64,
     waiting: u32,
     /// What most of them wait for; empty: nothing known.
@@ -180,32 +182,23 @@ fn rate(past: &[(Duration, u64)]) -> f64 {
     if seconds > 0.0 { now.saturating_sub(*before) as f64 / seconds } else { 0.0 }
 }
 
-/// For a terminal.
+/// For a terminal. A line that wraps would spoil the count of lines to go back, so none is longer than a narrow one is wide.
 fn block(moment: &Moment) -> Vec<String> {
     let filled = (moment.answered * BAR).checked_div(moment.calls).unwrap_or(0).min(BAR);
     let bar = format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled));
+    let (answered, calls) = (grouped(moment.answered as u64), grouped(moment.calls as u64));
     let mut lines = vec![
+        format!("{:<14}{bar}  {answered} of {calls} calls  {:.1} s", moment.title, moment.elapsed.as_secs_f64()),
         format!(
-            "  {:<14}{bar}  {} of {} calls  {:.1} s",
-            moment.title,
-            grouped(moment.answered as u64),
-            grouped(moment.calls as u64),
-            moment.elapsed.as_secs_f64()
-        ),
-        format!(
-            "  {:<14}{:.0} sends/s   {} sent   {} refused   {} waiting{}",
-            "",
-            moment.sends_per_second,
-            grouped(moment.sent),
+            "{} sends/s, {} refused, {} waiting{}",
+            grouped(moment.sends_per_second.round() as u64),
             grouped(moment.refused),
-            moment.waiting,
+            grouped(u64::from(moment.waiting)),
             for_what(moment)
         ),
     ];
-    for meter in &moment.meters {
-        lines.push(format!("  {:<14}{}", "", meter_text(meter)));
-    }
-    lines
+    lines.extend(moment.meters.iter().map(meter_text));
+    lines.into_iter().map(|line| format!("  {line}").chars().take(NARROW).collect()).collect()
 }
 
 /// For everything else.
@@ -234,7 +227,7 @@ fn for_what(moment: &Moment) -> String {
 fn meter_text(meter: &Meter) -> String {
     let mut text = format!("{} {} of {} left", meter.name, grouped(meter.left), grouped(meter.limit));
     if let Some(believed) = meter.believed {
-        let _ = write!(text, ", Paceline believes {believed:.0}");
+        let _ = write!(text, ", Paceline believes {:.0}", believed.round() + 0.0); // no "-0"
     }
     text
 }
@@ -264,13 +257,21 @@ mod tests {
     #[test]
     fn a_block_for_a_terminal_fits_a_narrow_one() {
         let expected = [
-            "  with Paceline ███████████████░░░░░░░░░░░░░░░  312 of 600 calls  7.9 s",
-            "                40 sends/s   1,325 sent   0 refused   143 waiting (bucket)",
-            "                requests 6 of 2,400 left, Paceline believes 6",
-            "                tokens 812,345 of 3,000,000 left",
+            "  with Paceline ████████████░░░░░░░░░░░░  312 of 600 calls  7.9 s",
+            "  40 sends/s, 0 refused, 143 waiting (bucket)",
+            "  requests 6 of 2,400 left, Paceline believes 6",
+            "  tokens 812,345 of 3,000,000 left",
         ];
         assert_eq!(block(&moment()), expected);
-        assert!(block(&moment()).iter().all(|line| line.chars().count() <= 80));
+        let huge = Moment {
+            answered: 1_000_000_000,
+            calls: 1_000_000_000,
+            refused: 1_000_000_000,
+            sends_per_second: 123_456.0,
+            waits_for: "retry_after_seconds".repeat(2),
+            ..moment()
+        };
+        assert!(block(&huge).iter().all(|line| line.chars().count() <= NARROW));
     }
 
     #[test]
