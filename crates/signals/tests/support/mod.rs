@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(dead_code, reason = "no test uses all of it")]
 
+pub(crate) mod arbitrary;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
