@@ -17,3 +17,4 @@ mod laws_answers;
 mod laws_waiting;
 mod scenarios;
 mod support;
+mod tables;
