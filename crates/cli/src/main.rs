@@ -29,7 +29,8 @@ Examples:
   # A provider to test a client against: refuses the first call for two seconds
   paceline mock-provider --first 1 --status 429 --retry-after 2
 
-The exit status is 0 when all went well, 1 when the command failed and 2 when the command line was wrong.";
+The exit status is 0 when all went well, 1 when the command failed and 2 when the command line was
+wrong.";
 
 /// A fleet-wide coordinated rate limiter for calls to rate-limited providers.
 ///

@@ -1,7 +1,7 @@
 //! The configuration in force, and how a changed file takes its place: the new one as a whole, or not at all.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -10,7 +10,7 @@ use paceline_config::{Config, ConfigErrors, Overrides};
 use paceline_coordinator::{Configured, Coordinator};
 use paceline_store::Store;
 use paceline_telemetry::{ReloadResult, Telemetry};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// A file is read when nothing has happened to it for this long: editors write in several steps.
@@ -88,9 +88,8 @@ struct Inner<S> {
     in_force: Arc<ArcSwap<InForce>>,
     coordinator: Coordinator<S>,
     telemetry: Telemetry,
-    /// One reload at a time, so that the last one read is the one in force.
-    turn: tokio::sync::Mutex<()>,
-    /// What was in the file when it was last read by itself or on demand; `None`: it could not be read.
+    /// What was in the file when it was last read; `None`: it could not be read. Held during a reload, so that they come one
+    /// at a time and the last one read is the one in force.
     seen: Mutex<Option<Vec<u8>>>,
 }
 
@@ -103,17 +102,17 @@ impl<S: Store> Reloader<S> {
         telemetry: Telemetry,
     ) -> Self {
         let seen = Mutex::new(file.as_deref().and_then(|file| std::fs::read(file).ok()));
-        Self(Arc::new(Inner { file, overrides, in_force, coordinator, telemetry, turn: tokio::sync::Mutex::new(()), seen }))
+        Self(Arc::new(Inner { file, overrides, in_force, coordinator, telemetry, seen }))
     }
 
     /// Reads the file and puts it in force, or says in the log what is wrong with it; `why` is for the log.
     pub async fn reload(&self, why: &str) -> Reloaded {
-        let _turn = self.0.turn.lock().await;
+        let mut seen = self.0.seen.lock().await;
         let Some(file) = &self.0.file else {
             tracing::warn!(why, "there is nothing to reload: the service runs without a configuration file");
             return Reloaded::NoFile;
         };
-        self.remember(std::fs::read(file).ok());
+        *seen = std::fs::read(file).ok();
         let reloaded = match load(Some(file), &self.0.overrides) {
             Ok(config) => self.put_in_force(config).await,
             Err(errors) => Reloaded::Refused(errors),
@@ -167,15 +166,12 @@ impl<S: Store> Reloader<S> {
         }
     }
 
-    fn remember(&self, seen: Option<Vec<u8>>) {
-        *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
-    }
-
     /// Whether the file holds something else than when it was last read. One that is away for a moment, as while it is
     /// replaced, is no change.
     async fn has_changed(&self, file: &Path) -> bool {
-        let Ok(found) = tokio::fs::read(file).await else { return false };
-        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner).as_ref() != Some(&found)
+        // First wait for a reload that is under way: it may have seen the change.
+        let seen = self.0.seen.lock().await;
+        tokio::fs::read(file).await.is_ok_and(|found| seen.as_ref() != Some(&found))
     }
 
     /// Reloads whenever the file changes; ends only if there is none.

@@ -131,6 +131,9 @@ impl Server {
         upkeep.spawn(upkeep::refresh_keys(self.coordinator.clone()));
         upkeep.spawn(self.reloader.clone().watch());
 
+        // Ready before anybody can ask: who was told our addresses need not come twice.
+        self.life.enter(Phase::Ready);
+        announce(&self.health, ServingStatus::Serving).await;
         let (stop_sender, stopping) = watch::channel(false);
         let mut grpc = JoinSet::new();
         listener::serve_grpc(self.grpc, &self.routes, &stopping, &mut grpc);
@@ -143,8 +146,6 @@ impl Server {
         let mut http = JoinSet::new();
         http.spawn(web::serve(self.http, web));
 
-        self.life.enter(Phase::Ready);
-        announce(&self.health, ServingStatus::Serving).await;
         tokio::select! {
             () = stop => {}
             ended = grpc.join_next() => return Err(ended_early("gRPC", ended)),

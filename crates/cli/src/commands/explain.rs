@@ -21,10 +21,12 @@ Examples:
   paceline explain --provider openai --json answer.txt
 
   # Many answers, one JSON object a line in, one a line out, in the same order
-  echo '{\"id\": 1, \"provider\": \"openai\", \"status\": 429, \"headers\": [[\"retry-after\", \"2\"]]}' | paceline explain --jsonl
+  paceline explain --jsonl < answers.jsonl
 
-Providers that are not in the catalogue get the generic reading: standards, and names that mean the same wherever they are seen.
-No state is touched and nothing is sent. Values of headers that nothing reads are not printed; they could be secrets.";
+A line in is {\"id\": 1, \"provider\": \"openai\", \"status\": 429, \"headers\": [[\"retry-after\", \"2\"]]}.
+Providers that are not in the catalogue get the generic reading: standards, and names that mean the
+same wherever they are seen. No state is touched and nothing is sent. Values of headers that nothing
+reads are not printed; they could be secrets.";
 
 /// At most so much of a pasted answer is read, in bytes.
 const MOST_INPUT: u64 = 16 << 20;

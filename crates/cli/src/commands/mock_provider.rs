@@ -20,8 +20,8 @@ Examples:
   # The simplest test of a client: does it wait two seconds and try again?
   paceline mock-provider --first 1 --status 429 --retry-after 2
 
-  # 1,200 requests and 1.5 million tokens a minute, told as OpenAI does, answers in about 200 ms
-  paceline mock-provider --limit requests=1200/min,tokens=1.5M/min --latency 200ms --latency-jitter 50ms
+  # 1,200 requests and 1.5 million tokens a minute, told as OpenAI does, answers in 200 ms
+  paceline mock-provider --limit requests=1200/min,tokens=1.5M/min --latency 200ms
 
   # A provider that says nothing but 429
   paceline mock-provider --dialect bare --limit 60/min
@@ -29,10 +29,12 @@ Examples:
   # Two models share 500 a minute, every other one has 100 of its own
   paceline mock-provider --limit 'gpt-4o*:500/min' --limit-each 'o*:100/min'
 
-A call costs one request and, on /v1/chat/completions and /v1/messages, a token per four characters of its messages plus
-max_tokens. State another cost in the body (\"mock_cost\": 1250, or {\"tokens\": 1250}) or a header (x-mock-cost-tokens: 1250).
+A call costs one request and, on /v1/chat/completions and /v1/messages, a token per four characters
+of its messages plus max_tokens. State another cost in the body (\"mock_cost\": 1250, or
+{\"tokens\": 1250}) or a header (x-mock-cost-tokens: 1250).
 
-GET /mock/stats tells what arrived (?bins=1: accepted per 100 ms, ?arrivals=1: the last calls); POST /mock/reset starts anew.";
+GET /mock/stats tells what arrived (?bins=1: accepted per 100 ms, ?arrivals=1: the last calls);
+POST /mock/reset starts anew.";
 
 /// An HTTP server that meters and answers as real providers do, for testing anyone's client.
 #[derive(Debug, Args)]

@@ -17,12 +17,12 @@ Examples:
   # With limits of your own; the file is read again when it changes, or on SIGHUP
   paceline serve --config paceline.yaml
 
-  # On free ports, for a test: read them from the first line of output, `listening grpc=ADDR http=ADDR`
+  # On free ports, for a test; the first line of output is `listening grpc=ADDR http=ADDR`
   paceline serve --grpc 127.0.0.1:0 --http 127.0.0.1:0
 
-A flag wins over its variable (PACELINE_SERVE_GRPC for --grpc), and that over the file. SIGTERM or Ctrl-C lets callers go with
-an answer, for at most ten seconds; a second one ends at once. HTTP serves / (status), /metrics, /healthz, /readyz and
-/debug/config.";
+A flag wins over its variable (PACELINE_SERVE_GRPC for --grpc), and that over the file. SIGTERM or
+Ctrl-C lets callers go with an answer, for at most ten seconds; a second one ends at once. HTTP
+serves / (status), /metrics, /healthz, /readyz and /debug/config.";
 
 /// Run the service: gRPC for workers, HTTP for metrics, health and a status page.
 #[derive(Debug, Args)]

@@ -2,6 +2,8 @@
 
 mod json;
 mod people;
+#[cfg(test)]
+mod tests;
 
 use std::error::Error as _;
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! Scopes as JSON for programs: names as in the contract, lengths of time in milliseconds.
 
-use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Group, Lane, Mode, Priority, Refill};
 use paceline_proto::convert;
+use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Group, Lane, Mode, Priority, Refill};
 use prost_types::Duration;
 use serde_json::{Value, json};
 

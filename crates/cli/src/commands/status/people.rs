@@ -83,7 +83,8 @@ fn bucket(bucket: &Bucket) -> Vec<String> {
 }
 
 fn lane(lane: &Lane) -> Vec<String> {
-    let class = v1::Priority::try_from(lane.priority).map_or_else(|_| "?".to_owned(), |priority| lower(priority.as_str_name(), "PRIORITY_"));
+    let class = v1::Priority::try_from(lane.priority)
+        .map_or_else(|_| "?".to_owned(), |priority| lower(priority.as_str_name(), "PRIORITY_"));
     vec![printable(&lane.group), class, lane.depth.to_string(), length(lane.oldest_wait.as_ref()), source(lane.waits_for)]
 }
 

@@ -1,0 +1,139 @@
+//! What people and programs are shown of a busy scope.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Group, Lane, Mode, Priority, Refill, ScopeSummary, Source};
+use prost_types::Duration;
+
+use super::{StatusError, failed, json, people, selector};
+
+fn length(millis: i64) -> Option<Duration> {
+    let nanos = i32::try_from(millis % 1_000).unwrap() * 1_000_000;
+    Some(Duration { seconds: millis / 1_000, nanos })
+}
+
+fn floor() -> Option<Floor> {
+    Some(Floor { ends_in: length(8_800), source: Source::RetryAfterSeconds.into(), age: length(1_200) })
+}
+
+fn busy() -> GetScopeResponse {
+    let learned = Bucket {
+        label: "requests".into(),
+        group: "gpt-4o".into(),
+        meter: "requests".into(),
+        limit_learned: Some(500),
+        limit_effective: Some(500),
+        window: length(60_000),
+        refill: Refill::Continuous.into(),
+        level: Some(-2.6),
+        observed_remaining: Some(12),
+        observed_age: length(2_000),
+        ..Bucket::default()
+    };
+    let held = Bucket {
+        label: "account/concurrency".into(),
+        limit_configured: Some(64),
+        limit_effective: Some(64),
+        refill: Refill::Held.into(),
+        level: Some(60.0),
+        ..Bucket::default()
+    };
+    let unknown = Bucket { label: "tokens".into(), group: "gpt-4o".into(), ..Bucket::default() };
+    GetScopeResponse {
+        provider: "openai".into(),
+        account: "prod\u{1b}[2J".into(),
+        mode: Mode::Enforce.into(),
+        buckets: vec![learned, held, unknown],
+        groups: vec![Group { key: "gpt-4o".into(), floor: floor(), in_flight: 4, waiting: 3 }],
+        lanes: vec![Lane {
+            group: "gpt-4o".into(),
+            priority: Priority::Batch.into(),
+            depth: 3,
+            oldest_wait: length(12_000),
+            waits_for: Source::RetryAfterSeconds.into(),
+            ..Lane::default()
+        }],
+        in_flight: 4,
+        floor: None,
+    }
+}
+
+#[test]
+fn a_scope_reads_at_a_glance() {
+    let expected = "\
+openai/prod\u{fffd}[2J: 3 waiting, 4 in flight
+  nothing is sent to gpt-4o for 8.8 s (retry after seconds, set 1.2 s ago)
+  BUCKET               GROUP   LEVEL  LIMIT  PER        CONFIGURED  LEARNED  PROVIDER SAID LEFT  FLOOR
+  requests             gpt-4o  -3     500    1 min      -           500      12, 2 s ago         -
+  account/concurrency  -       60     64     in flight  64          -        -                   -
+  tokens               gpt-4o  ?      ?      ?          -           -        -                   -
+  LANE    CLASS  WAITING  OLDEST  WAITS FOR
+  gpt-4o  batch  3        12 s    retry after seconds
+";
+    let shown = people::in_full(&[busy()], None);
+    assert_eq!(shown, expected, "{shown}");
+}
+
+#[test]
+fn many_scopes_get_a_line_each() {
+    let scopes = [
+        ScopeSummary {
+            provider: "openai".into(),
+            account: "prod".into(),
+            waiting: 3,
+            in_flight: 4,
+            oldest_wait: length(12_000),
+            floor: floor(),
+            ..ScopeSummary::default()
+        },
+        ScopeSummary { provider: "github".into(), ..ScopeSummary::default() },
+    ];
+    let expected = "\
+SCOPE                WAITING  IN FLIGHT  OLDEST WAIT  NOTHING SENT FOR
+openai/prod          3        4          12 s         8.8 s (retry after seconds, set 1.2 s ago)
+github/(no account)  0        0          -            -
+
+Name one for its buckets and lanes: paceline status PROVIDER/ACCOUNT
+";
+    assert_eq!(people::in_lines(&scopes), expected);
+}
+
+#[test]
+fn nothing_to_show_is_said() {
+    assert!(people::in_full(&[], None).contains("Nobody has asked"));
+    assert!(people::in_full(&[], Some("openai/\u{7}x")).contains("No live scope matches openai/\u{fffd}x"));
+}
+
+#[test]
+fn programs_get_names_and_milliseconds() {
+    let told = json::scopes(&[busy()]);
+    let scope = &told["scopes"][0];
+    assert_eq!((&scope["mode"], &scope["waiting"]), (&"enforce".into(), &3.into()));
+    assert_eq!(scope["floor"], serde_json::Value::Null);
+    assert_eq!(scope["groups"][0]["floor"]["ends_in_ms"], 8_800.0);
+    assert_eq!(scope["groups"][0]["floor"]["source"], "retry_after_seconds");
+    assert_eq!(scope["buckets"][0]["window_ms"], 60_000.0);
+    assert_eq!(scope["buckets"][1]["refill"], "held");
+    assert_eq!(scope["buckets"][2]["level"], serde_json::Value::Null);
+    assert_eq!(
+        (&scope["lanes"][0]["priority"], &scope["lanes"][0]["waits_for"]),
+        (&"batch".into(), &"retry_after_seconds".into())
+    );
+}
+
+#[test]
+fn a_scope_is_named_by_provider_and_account() {
+    for (named, provider, account) in
+        [("openai/prod", "openai", "prod"), ("openai", "openai", "*"), ("openai/", "openai", ""), ("a/b/c", "a", "b/c")]
+    {
+        let asked = selector(named);
+        assert_eq!((asked.provider.as_str(), asked.account.as_str()), (provider, account));
+    }
+}
+
+#[test]
+fn refusals_of_the_service_are_passed_on() {
+    let error = failed("there", &tonic::Status::permission_denied("only on 127.0.0.1"));
+    assert!(matches!(error, StatusError::Refused { .. }) && error.to_string() == "there answers: only on 127.0.0.1");
+    assert!(matches!(failed("there", &tonic::Status::unavailable("gone")), StatusError::Away { .. }));
+    assert!(matches!(failed("there", &tonic::Status::unimplemented("no")), StatusError::Stranger { .. }));
+}

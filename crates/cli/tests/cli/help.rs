@@ -1,0 +1,82 @@
+//! Help is compared with `tests/golden`: a changed flag is seen in review. `UPDATE=1 cargo test -p paceline --test cli` writes it.
+
+use std::path::Path;
+
+use crate::process::run;
+
+/// The commands, in the order of the help.
+const COMMANDS: [&str; 6] = ["serve", "demo", "status", "explain", "check-config", "mock-provider"];
+
+fn compare(name: &str, args: &[&str]) {
+    let (status, help, errors) = run(args);
+    assert_eq!((status, errors.as_str()), (Some(0), ""), "{args:?}");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.txt"));
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, help).expect("the golden file can be written");
+        return;
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        golden == help,
+        "the help of {args:?} changed; if that is meant: UPDATE=1 cargo test -p paceline --test cli\n{help}"
+    );
+}
+
+#[test]
+fn help_is_as_written() {
+    compare("help", &["--help"]);
+    for command in COMMANDS {
+        compare(command, &[command, "--help"]);
+    }
+}
+
+#[test]
+fn every_command_shows_examples_that_parse() {
+    for command in COMMANDS {
+        let (_, help, _) = run(&[command, "--help"]);
+        let examples = help.split_once("Examples:").unwrap_or_else(|| panic!("{command} has no examples")).1;
+        let calls = examples.lines().filter_map(|line| line.trim().rsplit_once("paceline ").map(|(_, call)| call));
+        let calls: Vec<&str> = calls.filter(|call| call.starts_with(command)).collect();
+        assert!(!calls.is_empty(), "{command}: {examples}");
+        for call in calls {
+            // Up to the first word of a shell. `--help` last keeps it from running, and does not keep a wrong flag from being told.
+            let words = call.split_whitespace().take_while(|word| !["|", "<", ">"].contains(word));
+            let mut words: Vec<&str> = words.map(|word| word.trim_matches('\'')).collect();
+            words.push("--help");
+            let (status, _, errors) = run(&words);
+            assert_eq!(status, Some(0), "{call}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn the_version_is_told_and_wrong_command_lines_end_with_two() {
+    let (status, version, _) = run(&["--version"]);
+    assert_eq!((status, version), (Some(0), format!("paceline {}\n", env!("CARGO_PKG_VERSION"))));
+    for (args, words) in [
+        (&[][..], "Usage: paceline"),
+        (&["srve"][..], "serve"),
+        (&["serve", "--prot", "1"][..], "--prot"),
+        (&["serve", "--log-format", "xml"][..], "`text` or `json`"),
+        (&["status", "a", "b"][..], "unexpected"),
+    ] {
+        let (status, _, errors) = run(args);
+        assert!(status == Some(2) && errors.contains(words), "{args:?}: {status:?} {errors}");
+    }
+}
+
+#[test]
+fn what_fails_ends_with_one_and_says_what_to_do() {
+    for (args, words) in [
+        (&["status", "--addr", "127.0.0.1:1"][..], "is `paceline serve` running there?"),
+        (&["status", "--addr", "nowhere"][..], "HOST:PORT"),
+        (&["serve", "--grpc", "7070"][..], "127.0.0.1:7070"),
+        (&["serve", "--store", "redis://localhost"][..], "store: memory"),
+        (&["serve", "--config", "/nowhere/paceline.yaml"][..], "check the path"),
+        (&["serve", "--log-filter", "paceline=loud"][..], "crate=level"),
+    ] {
+        let (status, out, errors) = run(args);
+        assert!(status == Some(1) && errors.contains(words) && out.is_empty(), "{args:?}: {status:?} {out} {errors}");
+        assert!(errors.starts_with("error: "), "{errors}");
+    }
+}

@@ -1,0 +1,7 @@
+//! The binary as people and programs use it: help, exit statuses, signals.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod help;
+mod process;
+#[cfg(unix)]
+mod serve;

@@ -1,0 +1,65 @@
+//! Runs the binary.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// The binary with nothing of this machine's environment.
+pub(crate) fn paceline(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+    command.args(args).env_clear().stdin(Stdio::null());
+    command
+}
+
+/// Status, standard output and standard error of a command that ends by itself.
+pub(crate) fn run(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = paceline(args).output().expect("the binary runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A running `paceline serve`; killed when a test fails.
+pub(crate) struct Serving {
+    child: Child,
+    pub(crate) grpc: String,
+    pub(crate) http: String,
+}
+
+impl Serving {
+    /// Starts it on free ports and waits for its first line.
+    pub(crate) fn start(args: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = paceline(&["serve"]);
+        command.args(args).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let addrs = line.trim_end().strip_prefix("listening grpc=").and_then(|rest| rest.split_once(" http="));
+        let Some((grpc, http)) = addrs else {
+            let mut why = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+            panic!("{line:?} instead of the addresses: {why}");
+        };
+        Self { grpc: grpc.to_owned(), http: http.to_owned(), child }
+    }
+
+    /// Sends a signal by name.
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// How it ended, and all it logged.
+    pub(crate) fn ended(mut self) -> (ExitStatus, String) {
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap(), log)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Gone already when all went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
