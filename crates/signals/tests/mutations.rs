@@ -174,7 +174,7 @@ fn shifted(case: &Case, secs: u64) -> Option<Case> {
     // A body with an instant, or one whose day ends somewhere.
     let body = case.body.as_deref().unwrap_or("");
     if body.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() >= 10)
-        || body.contains("T0")
+        || body.contains(":00Z")
         || body.contains("PerDay")
     {
         return None;
@@ -192,8 +192,13 @@ fn later(name: &str, value: &str, secs: u64, span: SignedDuration) -> Option<Str
         let is_written_so = httpdate::fmt_http_date(date) == text;
         return is_written_so.then(|| httpdate::fmt_http_date(date + Duration::from_secs(secs)));
     }
-    if text.starts_with(|c: char| c.is_ascii_digit()) && text.contains('T') {
+    if text.starts_with(|c: char| c.is_ascii_digit()) && text.contains(['T', 't']) {
         return text.parse::<Timestamp>().ok().map(|at| (at + span).to_string());
+    }
+    // What an intermediary joined is moved part by part.
+    if text.contains(", ") && text.split(", ").all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())) {
+        let parts: Option<Vec<String>> = text.split(", ").map(|part| later(name, part, secs, span)).collect();
+        return parts.map(|parts| parts.join(", "));
     }
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if name.to_ascii_lowercase().contains("reset") && whole.len() >= 10 && whole.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -86,8 +86,27 @@ fact!(
         /// Whose the bucket is.
         #[serde(default, deserialize_with = "owner")]
         owner: Option<ObservedOwner>,
+        /// When a call's units are taken.
+        #[serde(default)]
+        charge: Option<Charge>,
+        /// Figures are rounded to multiples of this.
+        #[serde(default)]
+        step: Option<u64>,
+        /// What else there is to know of it, in a sentence.
+        #[serde(default)]
+        note: Option<String>,
     }
 );
+
+/// When a call's units are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Charge {
+    /// An estimate when it starts (what it may use at most), corrected when it ends.
+    Reserved,
+    /// What it used, when it ends.
+    Used,
+}
 
 fact!(
     /// The least backoff.
@@ -198,6 +217,9 @@ fact!(
         /// Whether buckets that are not listed count on their own, whatever meter their words end in.
         #[serde(default)]
         apart: bool,
+        /// Whether the names alone are too weak a hint: they count only when what is left stands beside a limit or a reset.
+        #[serde(default)]
+        only_together: bool,
     }
 );
 

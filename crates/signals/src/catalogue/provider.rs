@@ -5,7 +5,7 @@ use paceline_core::signal::{ObservedOwner, ResetMeans};
 use paceline_core::units::Span;
 
 use super::bucket::Bucket;
-use super::facts::{AnswerFact, BucketFact, FamilyFact, ProviderFacts, Repeat};
+use super::facts::{AnswerFact, BucketFact, Charge, FamilyFact, ProviderFacts, Repeat};
 use super::limit::Limit;
 use super::names::{NameIndex, Pattern, Piece, Stored, Target, pieces};
 use super::provenance::Provenance;
@@ -34,6 +34,12 @@ pub struct Meter<'p> {
     pub reset_means: ResetMeans,
     /// Whose the bucket is.
     pub owner: ObservedOwner,
+    /// When a call's units are taken; `None`: not known.
+    pub charge: Option<Charge>,
+    /// Figures are rounded to multiples of this; `None`: exact, as far as anybody knows.
+    pub step: Option<u64>,
+    /// What else there is to know of it.
+    pub note: Option<&'p str>,
 }
 
 /// Published limits of a set of models.
@@ -96,6 +102,9 @@ impl Provider {
             zone: fact.zone.as_deref(),
             reset_means: fact.reset_means.unwrap_or_default(),
             owner: fact.owner.unwrap_or_default(),
+            charge: fact.charge,
+            step: fact.step,
+            note: fact.note.as_deref(),
         })
     }
 
@@ -150,9 +159,10 @@ impl Provider {
     /// Whether the body of a success says something: some providers refuse with status 200, or state their buckets there.
     pub(crate) fn looks_into_success(&self, body: &str) -> bool {
         let reads_code = |rule: &AnswerFact| rule.status.touches_success() && !(rule.code.is_empty() && rule.text.is_empty());
+        let may_refuse = || body.contains("rror") || body.contains("code");
         !self.facts.body.buckets.is_empty()
             || self.facts.body.lists.iter().any(|list| body.contains(&list.marker))
-            || self.facts.answers.iter().any(reads_code)
+            || (self.facts.answers.iter().any(reads_code) && may_refuse())
     }
 
     /// The bucket that a fact about bodies names.
@@ -180,7 +190,8 @@ impl Provider {
 
     /// Makes a provider of merged facts.
     pub(crate) fn compile(name: &str, facts: ProviderFacts) -> Result<Self, CatalogueError> {
-        let names = compile_names(&facts).map_err(|problem| CatalogueError::Unusable { name: name.to_owned(), problem })?;
+        let unusable = |problem: String| CatalogueError::Unusable { name: name.to_owned(), problem };
+        let names = check_zones(&facts).and_then(|()| compile_names(&facts)).map_err(unusable)?;
         Ok(Self { name: name.to_owned(), facts, names })
     }
 }
@@ -191,6 +202,13 @@ pub(crate) fn parse_facts(yaml: &str, name: &str) -> Result<ProviderFacts, Catal
         .map_err(|error| CatalogueError::Unreadable { name: name.to_owned(), problem: error.to_string() })?;
     facts.stamp();
     Ok(facts)
+}
+
+fn check_zones(facts: &ProviderFacts) -> Result<(), String> {
+    let of_meters = facts.meters.values().filter_map(|meter| meter.zone.as_ref());
+    let mut zones = of_meters.chain(facts.body.quotas.iter().filter_map(|quota| quota.zone.as_ref()));
+    let unknown = zones.find(|zone| crate::value::calendar::zone(zone).is_none());
+    unknown.map_or(Ok(()), |zone| Err(format!("nobody knows the time zone `{zone}`; write it as America/Los_Angeles or UTC")))
 }
 
 fn compile_names(facts: &ProviderFacts) -> Result<NameIndex, String> {

@@ -35,8 +35,10 @@ impl<'p> Body<'p> {
         if text.is_empty() || text.starts_with('<') || (is_success && !provider.looks_into_success(text)) {
             return Self::Nothing;
         }
+        let text = event_with_error(text).unwrap_or(text);
         if !text.starts_with(['{', '[']) {
-            return Self::Text(text.to_owned());
+            // What a model says may speak of limits, too.
+            return if is_success { Self::Nothing } else { Self::Text(text.to_owned()) };
         }
         match serde_json::from_str(text).or_else(|_| serde_json::from_str(&closed(text))) {
             Ok(value) => Self::Json(value, &provider.facts().body),
@@ -139,6 +141,12 @@ pub(super) fn text_of(scalar: &Value) -> Option<Cow<'_, str>> {
 pub(super) fn bare_code(code: &str) -> &str {
     let after = code.rsplit_once('#').map_or(code, |(_, after)| after);
     after.split_once(':').map_or(after, |(before, _)| before).trim()
+}
+
+/// The last error in a stream of events (`data: {"error": ...}`), which is how a refusal ends an answer that had begun.
+fn event_with_error(text: &str) -> Option<&str> {
+    let payloads = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    payloads.filter(|payload| payload.starts_with('{') && payload.contains("\"error\"")).last()
 }
 
 /// A JSON text that was cut off, closed after its last complete member, so that what came before the cut can be read.

@@ -36,14 +36,18 @@ pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) 
             }
         }
     }
+    let is_weak = |draft: &Draft| {
+        provider.facts().families.get(draft.family).is_some_and(|family| family.only_together) && !draft.is_whole()
+    };
+    let (weak, drafts): (Vec<Draft>, Vec<Draft>) = collapse(drafts).into_iter().partition(is_weak);
+    weak.iter().flat_map(|draft| &draft.fields).for_each(|name| tell(&mut hits.unread, name));
     let mut structured = rate_limit::read(hits, clock);
     malformed.append(&mut structured.malformed);
     malformed.iter().for_each(|name| tell(&mut hits.malformed, name));
     unread.iter().for_each(|name| tell(&mut hits.unread, name));
 
     let mut joined = Joined::default();
-    let (passed_on, ours): (Vec<Draft>, Vec<Draft>) =
-        fold_summaries(collapse(drafts)).into_iter().partition(|draft| draft.is_passed_on);
+    let (passed_on, ours): (Vec<Draft>, Vec<Draft>) = fold_summaries(drafts).into_iter().partition(|draft| draft.is_passed_on);
     for draft in ours {
         let named_by = draft.bucket.named_by;
         joined.add(structured.with_window(draft.finish(clock)), named_by);
@@ -98,18 +102,15 @@ impl Joined {
     /// plain name speaks of the gateway's own, and that of the provider behind it must not be taken for it.
     fn add_passed_on(&mut self, reading: BucketReading) {
         let is_namesake = |known: &BucketReading| known.name == reading.name && known.window == reading.window;
-        let namesake = self.buckets.iter_mut().find(|(known, _)| is_namesake(known));
-        match namesake {
-            None => self.buckets.push((reading, NamedBy::Known)),
-            Some((known, _)) if is_same(known, &reading) && agrees(known.reset_in, reading.reset_in) => {
-                self.add(reading, NamedBy::Known);
-            }
-            Some(_) => {
-                let upstream = |name: &str| format!("upstream_{name}");
-                let (name, meter) = (upstream(&reading.name), upstream(&reading.meter));
-                self.buckets.push((BucketReading { name, meter, ..reading }, NamedBy::Known));
-            }
+        let is_ours = |(known, _): &(BucketReading, NamedBy)| {
+            is_namesake(known) && !(is_same(known, &reading) && agrees(known.reset_in, reading.reset_in))
+        };
+        if !self.buckets.iter().any(is_ours) {
+            return self.add(reading, NamedBy::Known);
         }
+        let upstream = |name: &str| format!("upstream_{name}");
+        let (name, meter) = (upstream(&reading.name), upstream(&reading.meter));
+        self.add(BucketReading { name, meter, ..reading }, NamedBy::Known);
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Draft {
     fill: Option<i64>,
     /// Whether it was called full or used up, in a word or as a share.
     is_spent: Option<bool>,
-    fields: Vec<String>,
+    pub(super) fields: Vec<String>,
 }
 
 /// Puts a figure into the first occurrence that does not have it yet, made if there is none and room for it.
@@ -67,6 +67,12 @@ impl Draft {
             is_spent: None,
             fields: Vec::new(),
         }
+    }
+
+    /// Whether what is left stands beside a limit or a reset.
+    pub(super) fn is_whole(&self) -> bool {
+        let tells_what_is_left = self.remaining.or(self.used).is_some() || self.is_spent.is_some();
+        tells_what_is_left && (self.limit.is_some() || self.when().is_some())
     }
 
     /// Whether it is about that bucket.

@@ -56,8 +56,7 @@ pub(crate) enum When {
 const FIRST_EPOCH: u64 = 1_000_000_000;
 
 /// The forms that a value's looks tell apart.
-pub(crate) const BY_LOOKS: &[TimeForm] =
-    &[TimeForm::SecondsOrEpoch, TimeForm::Duration, TimeForm::Rfc3339, TimeForm::HttpDate];
+pub(crate) const BY_LOOKS: &[TimeForm] = &[TimeForm::SecondsOrEpoch, TimeForm::Duration, TimeForm::Rfc3339, TimeForm::HttpDate];
 
 /// Reads a trimmed text in the first of the forms that fits, and says which.
 pub(crate) fn parse(text: &str, forms: &[TimeForm], near: FleetTime) -> Option<(When, TimeForm)> {
