@@ -33,6 +33,20 @@ impl Statuses {
     }
 }
 
+impl fmt::Display for Statuses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, range) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { ", " })?;
+            match range {
+                StatusRange { first, last } if first == last => write!(f, "{first}")?,
+                StatusRange { first, last } if first % 100 == 0 && *last == first + 99 => write!(f, "{}xx", first / 100)?,
+                StatusRange { first, last } => write!(f, "{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "StatusText")]
 pub(crate) struct StatusRange {

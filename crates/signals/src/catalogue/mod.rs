@@ -9,11 +9,13 @@ mod matching;
 mod names;
 mod provenance;
 mod provider;
+#[cfg(test)]
+mod reference;
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use built_in::FILES;
-pub use facts::Repeat;
+pub use facts::{Charge, Repeat};
 pub use limit::{Limit, Window};
 pub use provenance::{Day, Provenance, Sure};
 pub use provider::{Meter, ModelLimits, Provider};
@@ -48,6 +50,9 @@ pub enum CatalogueError {
         /// The provider it extends.
         base: String,
     },
+    /// Files were added too late.
+    #[error("provider files must be added before the catalogue is used")]
+    InUse,
     /// It reads well and means nothing.
     #[error("provider file `{name}`: {problem}")]
     Unusable {
@@ -68,10 +73,9 @@ pub struct Catalogue {
 impl Catalogue {
     /// The provider of that name (any casing), or of which it is another name.
     pub fn get(&self, name: &str) -> Option<&Provider> {
-        self.providers().find(|provider| {
-            provider.name().eq_ignore_ascii_case(name)
-                || provider.also_called().iter().any(|other| other.eq_ignore_ascii_case(name))
-        })
+        let by_name = |provider: &&Provider| provider.name().eq_ignore_ascii_case(name);
+        let by_other = |provider: &&Provider| provider.also_called().iter().any(|other| other.eq_ignore_ascii_case(name));
+        self.providers().find(by_name).or_else(|| self.providers().find(by_other))
     }
 
     /// The provider of that name, or the reading for any provider that is not in the catalogue.
@@ -89,6 +93,31 @@ impl Catalogue {
         std::iter::once(&self.generic).chain(&self.others)
     }
 
+    /// This catalogue with files (name and text) of one's own: each adds a provider or takes the place of the one of that name,
+    /// which it may extend. Files may extend each other, in any order.
+    ///
+    /// # Errors
+    /// A file cannot be used, or extends what neither the catalogue nor another file has.
+    pub fn with_files(&self, files: &[(String, String)]) -> Result<Self, CatalogueError> {
+        let mut extended = self.clone();
+        let mut waiting: Vec<&(String, String)> = files.iter().collect();
+        while let Some(next) = next_file(&waiting)? {
+            let (name, yaml) = waiting.remove(next);
+            extended.put(Provider::parse(yaml, name, &extended)?);
+        }
+        Ok(extended)
+    }
+
+    /// In front, so that its other names win over built-in ones.
+    fn put(&mut self, provider: Provider) {
+        if provider.name() == GENERIC {
+            self.generic = provider;
+            return;
+        }
+        self.others.retain(|known| !known.name().eq_ignore_ascii_case(provider.name()));
+        self.others.insert(0, provider);
+    }
+
     fn built_in() -> Result<Self, CatalogueError> {
         let mut files = FILES.iter();
         let (name, yaml) = files.next().copied().unwrap_or((GENERIC, ""));
@@ -102,10 +131,39 @@ impl Catalogue {
     }
 }
 
-/// The built-in catalogue.
+/// The first of the files that extends none of the others that wait; `None` when no file waits.
+fn next_file(waiting: &[&(String, String)]) -> Result<Option<usize>, CatalogueError> {
+    let is_waiting = |base: &str| waiting.iter().any(|(name, _)| name.eq_ignore_ascii_case(base));
+    for (index, (name, yaml)) in waiting.iter().enumerate() {
+        let base = provider::parse_facts(yaml, name)?.extends.unwrap_or_else(|| GENERIC.to_owned());
+        if base.eq_ignore_ascii_case(name) || !is_waiting(&base) {
+            return Ok(Some(index));
+        }
+    }
+    let in_a_circle = |(name, _): &&(String, String)| CatalogueError::Unusable {
+        name: name.clone(),
+        problem: "it extends a file that extends it in turn".to_owned(),
+    };
+    waiting.first().map_or(Ok(None), |file| Err(in_a_circle(file)))
+}
+
+static IN_USE: OnceLock<Catalogue> = OnceLock::new();
+
+/// The catalogue in use: the built-in one, with the files that [`use_files`] added.
 pub fn catalogue() -> &'static Catalogue {
-    #[expect(clippy::expect_used, reason = "the files are part of the binary; a test reads them all")]
-    static BUILT_IN: LazyLock<Catalogue> =
-        LazyLock::new(|| Catalogue::built_in().expect("the built-in provider files are valid"));
-    &BUILT_IN
+    IN_USE.get_or_init(built_in)
+}
+
+/// Adds files of one's own (name and text) to the catalogue of this process. Must come before anything asks for [`catalogue()`].
+///
+/// # Errors
+/// A file cannot be used, or the catalogue is in use already.
+pub fn use_files(files: &[(String, String)]) -> Result<(), CatalogueError> {
+    let extended = built_in().with_files(files)?;
+    IN_USE.set(extended).map_err(|_| CatalogueError::InUse)
+}
+
+#[expect(clippy::expect_used, reason = "the files are part of the binary; a test reads them all")]
+fn built_in() -> Catalogue {
+    Catalogue::built_in().expect("the built-in provider files are valid")
 }

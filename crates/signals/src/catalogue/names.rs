@@ -56,10 +56,17 @@ impl BucketRef<'_> {
 /// The compiled names of one provider.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameIndex {
-    /// Exact names by length: a look-up compares few strings and never allocates.
-    by_length: Vec<Vec<(String, Stored)>>,
+    /// Exact names by length, with their hashes: a look-up compares numbers and never allocates.
+    by_length: Vec<Vec<Exact>>,
     patterns: Vec<Pattern>,
-    hints: Vec<String>,
+    hints: Hints,
+}
+
+#[derive(Clone, Debug)]
+struct Exact {
+    hash: u64,
+    name: String,
+    stored: Stored,
 }
 
 /// A [`Target`] that owns what it names.
@@ -107,9 +114,9 @@ impl NameIndex {
             self.by_length.resize_with(name.len() + 1, Vec::new);
         }
         if let Some(same_length) = self.by_length.get_mut(name.len())
-            && !same_length.iter().any(|(known, _)| known == name)
+            && !same_length.iter().any(|known| known.name == name)
         {
-            same_length.push((name.to_owned(), stored));
+            same_length.push(Exact { hash: hash(name), name: name.to_owned(), stored });
         }
     }
 
@@ -120,19 +127,20 @@ impl NameIndex {
 
     /// Sets the parts of names that make a header look like a limit.
     pub(crate) fn set_hints(&mut self, hints: &[String]) {
-        self.hints = hints.iter().map(|hint| hint.to_ascii_lowercase()).collect();
+        self.hints = Hints::new(hints);
     }
 
     /// Whether a name looks as if it spoke of limits.
     pub(crate) fn looks_like_limit(&self, name: &str) -> bool {
-        name.len() <= LONGEST_NAME && self.hints.iter().any(|hint| contains_ignore_case(name, hint))
+        name.len() <= LONGEST_NAME && self.hints.are_in(name)
     }
 
     /// The rule that reads a header, in any casing.
     pub(crate) fn find<'p>(&'p self, name: &str, vocabulary: &Vocabulary) -> Option<Target<'p>> {
-        let exact = self.by_length.get(name.len()).into_iter().flatten().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        if let Some((_, stored)) = exact {
-            return Some(stored.target());
+        let hash = hash(name);
+        let is_it = |known: &&Exact| known.hash == hash && known.name.eq_ignore_ascii_case(name);
+        if let Some(exact) = self.by_length.get(name.len()).into_iter().flatten().find(is_it) {
+            return Some(exact.stored.target());
         }
         if !self.looks_like_limit(name) {
             return None;
@@ -189,9 +197,52 @@ fn fit<'n>(pieces: &[Piece], name: &'n str) -> Option<&'n str> {
     }
 }
 
-fn contains_ignore_case(text: &str, needle: &str) -> bool {
-    let (text, needle) = (text.as_bytes(), needle.as_bytes());
-    !needle.is_empty() && text.windows(needle.len()).any(|window| window.eq_ignore_ascii_case(needle))
+/// The same for names that differ in casing only (and for few others).
+fn hash(name: &str) -> u64 {
+    name.bytes().fold(name.len() as u64, |hash, byte| {
+        (hash.rotate_left(5) ^ u64::from(byte | 0x20)).wrapping_mul(0x517c_c1b7_2722_0a95)
+    })
+}
+
+/// Parts of names, searched for all at once: two letters decide whether any of them may begin here.
+#[derive(Clone, Debug, Default)]
+struct Hints {
+    words: Vec<String>,
+    /// By first letter, a bit for each second letter.
+    pairs: [u32; 32],
+}
+
+impl Hints {
+    fn new(words: &[String]) -> Self {
+        let mut hints = Self { words: words.iter().map(|word| word.to_ascii_lowercase()).collect(), pairs: [0; 32] };
+        for word in &hints.words {
+            let mut letters = word.bytes().map(folded);
+            let (Some(first), second) = (letters.next(), letters.next()) else { continue };
+            if let Some(seconds) = hints.pairs.get_mut(first) {
+                *seconds |= second.map_or(u32::MAX, |second| 1 << second);
+            }
+        }
+        hints
+    }
+
+    fn are_in(&self, name: &str) -> bool {
+        let bytes = name.as_bytes();
+        let begins = |window: &[u8]| match window {
+            [first, second] => self.pairs.get(folded(*first)).is_some_and(|seconds| seconds >> folded(*second) & 1 == 1),
+            _ => false,
+        };
+        bytes.windows(2).enumerate().filter(|(_, window)| begins(window)).any(|(at, _)| {
+            let rest = bytes.get(at..).unwrap_or_default();
+            self.words
+                .iter()
+                .any(|word| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes())))
+        })
+    }
+}
+
+/// A letter's place in the alphabet in any casing; other characters share the places.
+fn folded(byte: u8) -> usize {
+    usize::from(byte & 0x1f)
 }
 
 /// Takes a template such as `x-ratelimit-{part}-{bucket}` apart, with a word in place of `{part}`.
@@ -227,6 +278,24 @@ mod tests {
 
     fn words(template: &str, part: &str, name: &str) -> Option<String> {
         fit(&pieces(template, part).unwrap(), name).map(str::to_owned)
+    }
+
+    #[test]
+    fn hints_are_found_anywhere_in_any_casing() {
+        let hints = Hints::new(&["limit".to_owned(), "Retry".to_owned(), "é".to_owned()]);
+        for (name, expected) in [
+            ("x-ratelimit", true),
+            ("X-RateLIMIT-Left", true),
+            ("retry", true),
+            ("limi", false),
+            ("x-lim-it", false),
+            ("\u{c}imit", false),
+            ("r", false),
+            ("", false),
+            ("caf\u{e9}", true),
+        ] {
+            assert_eq!(hints.are_in(name), expected, "{name}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use paceline_core::units::{FleetTime, Span};
-use paceline_signals::{Answer, Reading, catalogue, read_in_full};
+use paceline_signals::{Answer, Provider, Reading, catalogue, read_in_full};
 use serde::Deserialize;
 
 /// One answer and what must be read out of it.
@@ -54,6 +54,11 @@ fn timestamp<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<jiff::
 impl Case {
     /// Reads the answer with its provider's rules.
     pub(crate) fn read(&self) -> Reading {
+        self.read_as(catalogue().get_or_generic(&self.provider))
+    }
+
+    /// Reads the answer with the rules of a provider.
+    pub(crate) fn read_as(&self, provider: &Provider) -> Reading {
         let headers: Vec<(&str, &[u8])> = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let answer = Answer {
             status: self.status,
@@ -63,7 +68,7 @@ impl Case {
             received_at: Some(FleetTime::from_micros(self.received_at.as_microsecond())),
             age: Span::ZERO,
         };
-        read_in_full(catalogue().get_or_generic(&self.provider), &answer)
+        read_in_full(provider, &answer)
     }
 
     /// The same answer with every header changed.
