@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use paceline_core::units::{FleetTime, Span};
-use paceline_store::{Commit, Committed, Expect, RecordKey, RecordWrite, ScopeKey, Store, Version, codec, keep_until};
+use paceline_core::value::ScopeValue;
+use paceline_store::{
+    CodecError, Commit, Committed, Expect, Loaded, RecordKey, RecordWrite, ScopeKey, Store, Version, codec, keep_until,
+};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::{mpsc, oneshot};
@@ -124,8 +127,12 @@ impl<S: Store> Actor<S> {
                 }
                 Ok(Committed::Stale(loaded)) => {
                     self.recorder.conflict();
-                    self.adopt(state, loaded.version, loaded.value, now);
+                    let adopted = self.adopt(state, loaded, now);
                     inputs = self.scope.undo(fx, now);
+                    if let Err(error) = adopted {
+                        state.loaded = false;
+                        return self.fail(state, inputs, &error);
+                    }
                 }
                 Ok(Committed::RecordExists { key, .. }) => {
                     // The same key was granted on another replica: read everything again, its record included.
@@ -148,7 +155,7 @@ impl<S: Store> Actor<S> {
     async fn prepare(&mut self, state: &mut State, inputs: &[Input]) -> Result<(), String> {
         if !state.loaded {
             let loaded = self.inner.store.load(&self.key).await.map_err(|error| error.to_string())?;
-            self.adopt(state, loaded.version, loaded.value, self.inner.store.now());
+            self.adopt(state, loaded, self.inner.store.now())?;
             state.loaded = true;
         }
         let missing: Vec<RecordKey> =
@@ -165,11 +172,18 @@ impl<S: Store> Actor<S> {
         Ok(())
     }
 
-    fn adopt(&mut self, state: &mut State, version: Version, value: Option<Bytes>, now: FleetTime) {
-        state.version = version;
-        let decoded = value.map(|bytes| codec::decode(&bytes, now)).transpose();
+    /// Takes over what the store holds. An error: a value of a newer release, which must not be overwritten.
+    fn adopt(&mut self, state: &mut State, loaded: Loaded, now: FleetTime) -> Result<(), String> {
+        let was_there = state.version != Version::NONE;
+        state.version = loaded.version;
+        let decoded = loaded.value.map(|bytes| codec::decode(&bytes, now)).transpose();
         match decoded {
-            Ok(None) => self.scope.adopt(Default::default(), now),
+            Ok(None) if was_there => {
+                tracing::warn!(scope = %self.key, "the stored value is gone; starting cautiously");
+                self.scope.adopt(ScopeValue::after_loss(now), now);
+            }
+            Ok(None) => self.scope.adopt(ScopeValue::default(), now),
+            Err(error @ CodecError::TooNew { .. }) => return Err(error.to_string()),
             Ok(Some(decoded)) => {
                 if decoded.repaired > 0 {
                     self.recorder.repaired(decoded.repaired);
@@ -180,9 +194,10 @@ impl<S: Store> Actor<S> {
                 // Never a full bucket out of garbage: every bucket starts anew, unseen and cautious.
                 tracing::warn!(scope = %self.key, %error, "the stored value cannot be read; starting cautiously");
                 self.recorder.repaired(1);
-                self.scope.adopt(Default::default(), now);
+                self.scope.adopt(ScopeValue::after_loss(now), now);
             }
         }
+        Ok(())
     }
 
     async fn commit(&self, state: &State, fx: &Effects, now: FleetTime) -> Result<Committed, paceline_store::StoreError> {

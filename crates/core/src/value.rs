@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::bucket::BucketState;
 use crate::floor::Floor;
 use crate::holds::Holds;
-use crate::plan::{BucketId, GroupPlan};
+use crate::plan::{BucketId, BucketPlan, GroupPlan, StartLevel};
 use crate::units::{FleetTime, Milli, Span};
 
 /// From this many groups under a catch-all pattern on, further models share the group `other`.
@@ -30,6 +30,9 @@ pub struct ScopeValue {
     pub last_refusal: Option<(Arc<str>, FleetTime)>,
     /// Fields that were out of bounds when the value was read and were reset.
     pub repaired: u64,
+    /// When what was stored of this scope was lost or damaged; [`FleetTime::ZERO`]: never. Buckets that are new within their
+    /// window after it may be old ones: they start cautiously, whatever the configuration says (I-10).
+    pub lost_at: FleetTime,
 }
 
 /// The state of one group of models.
@@ -108,12 +111,28 @@ impl ScopeValue {
                     index
                 }
                 None => {
-                    self.buckets.push(BucketState::new(bucket.clone()));
+                    self.buckets.push(self.new_bucket(bucket, now));
                     self.buckets.len() - 1
                 }
             })
             .collect();
         Binding { plan, group, buckets }
+    }
+
+    /// A value in place of one that was lost at `now`.
+    pub fn after_loss(now: FleetTime) -> Self {
+        Self { lost_at: now, ..Self::default() }
+    }
+
+    fn new_bucket(&self, plan: &BucketPlan, now: FleetTime) -> BucketState {
+        let mut state = BucketState::new(plan.clone());
+        let may_be_old = self.lost_at != FleetTime::ZERO && now.since(self.lost_at) < state.effective().per;
+        if may_be_old && plan.start == StartLevel::Full {
+            state.plan.start = StartLevel::Cautious;
+            state.start(now, Milli::from_units(1));
+            state.plan.start = StartLevel::Full;
+        }
+        state
     }
 
     /// Where the bucket with this identity lies.
@@ -182,5 +201,44 @@ impl ScopeValue {
         // Leave room for the buckets of `other` itself.
         let too_large = self.buckets.len() + 2 * new_buckets > MOST_BUCKETS;
         if too_many || too_large { Arc::new(plan.renamed(&Arc::from(OTHER_GROUP))) } else { plan.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Class, ClassPolicy, Owner, Refill};
+
+    fn plan() -> Arc<GroupPlan> {
+        let key: Arc<str> = Arc::from("m");
+        let bucket = BucketPlan {
+            id: BucketId { owner: Owner::Group(key.clone()), name: Arc::from("requests") },
+            meter: Arc::from("requests"),
+            limit: Some(600),
+            per: Some(Span::from_secs(60)),
+            capacity: None,
+            burst: None,
+            refill: Some(Refill::Continuous),
+            start: StartLevel::Full,
+            learn_above: false,
+        };
+        let classes = Class::ALL.map(ClassPolicy::default_of);
+        Arc::new(GroupPlan { key, is_each: false, buckets: vec![bucket], classes, min_backoff: Span::ZERO })
+    }
+
+    fn first_level(mut value: ScopeValue, now: FleetTime) -> u64 {
+        let binding = value.bind(&plan(), now);
+        let bucket = &mut value.buckets[binding.buckets[0]];
+        bucket.start(now, Milli::from_units(1));
+        bucket.level_at(now).unwrap().as_units_floor()
+    }
+
+    /// I-10: a value that was lost is never a full bucket, until its window has passed.
+    #[test]
+    fn after_a_loss_a_full_start_is_cautious_for_a_window() {
+        let lost = FleetTime::from_secs(1_800_000_000);
+        assert_eq!(first_level(ScopeValue::default(), lost), 600, "nobody has used a new scope");
+        assert_eq!(first_level(ScopeValue::after_loss(lost), lost + Span::from_secs(59)), 10, "a second's worth");
+        assert_eq!(first_level(ScopeValue::after_loss(lost), lost + Span::from_secs(60)), 600, "it would be full again");
     }
 }

@@ -52,6 +52,7 @@ fn value() -> ScopeValue {
         floor: floor(900, Source::ErrorBody),
         last_refusal: Some((Arc::from("gpt-*"), NOW - Span::from_millis(250))),
         repaired: 4,
+        lost_at: NOW - Span::from_secs(30),
     }
 }
 

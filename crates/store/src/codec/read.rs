@@ -28,9 +28,12 @@ pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
         floor: checks.floor(stored.floor),
         last_refusal: stored.last_refusal.and_then(|refusal| last_refusal(&refusal, &mut checks)),
         repaired: stored.repaired,
+        lost_at: checks.instant(stored.lost_at).min(now),
     };
     let repaired = value.repaired.saturating_add(checks.found);
-    (ScopeValue { repaired, ..value }, checks.found)
+    // What was dropped must not come back as a bucket that nobody has used.
+    let lost_at = if checks.found > 0 { now } else { value.lost_at };
+    (ScopeValue { repaired, lost_at, ..value }, checks.found)
 }
 
 fn buckets(stored: Vec<Bytes>, now: FleetTime, checks: &mut Checks) -> Vec<BucketState> {

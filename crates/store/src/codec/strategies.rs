@@ -27,9 +27,12 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
     let groups = btree_map(name(), group(), 0..4)
         .prop_map(|groups| groups.into_iter().map(|(key, state)| GroupState { key: Arc::from(key), ..state }).collect());
     let refusal = of((name(), instant()).prop_map(|(group, at)| (Arc::from(group), at)));
-    (buckets, groups, of(floor()), refusal, any::<u32>()).prop_map(|(buckets, groups, floor, last_refusal, repaired)| {
-        ScopeValue { buckets, groups, floor, last_refusal, repaired: u64::from(repaired) }
-    })
+    (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros()).prop_map(
+        |(buckets, groups, floor, last_refusal, repaired, lost_at)| {
+            let lost_at = FleetTime::from_micros(lost_at);
+            ScopeValue { buckets, groups, floor, last_refusal, repaired: u64::from(repaired), lost_at }
+        },
+    )
 }
 
 fn with_id(state: BucketState, id: BucketId) -> BucketState {

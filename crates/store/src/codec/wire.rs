@@ -20,6 +20,8 @@ pub(super) struct Scope {
     pub(super) last_refusal: Option<Refusal>,
     #[prost(uint64, tag = "5")]
     pub(super) repaired: u64,
+    #[prost(int64, tag = "6")]
+    pub(super) lost_at: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]

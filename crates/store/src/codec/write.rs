@@ -14,7 +14,7 @@ use super::wire;
 
 /// The body of a value.
 pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
-    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired } = value;
+    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at } = value;
     let refusal = last_refusal.as_ref();
     wire::Scope {
         buckets: buckets.iter().map(|state| message(&bucket(state))).collect(),
@@ -22,6 +22,7 @@ pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
         floor: under.map(floor),
         last_refusal: refusal.map(|(group, at)| wire::Refusal { group: text(group), at: at.as_micros() }),
         repaired: *repaired,
+        lost_at: lost_at.as_micros(),
     }
 }
 
