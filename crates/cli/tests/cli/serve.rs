@@ -52,6 +52,18 @@ fn variables_set_what_flags_do_not_and_logs_can_be_json() {
 }
 
 #[test]
+fn every_flag_is_in_the_manual() {
+    let manual = include_str!("../../../../docs/operating/running.md");
+    let (_, help, _) = run(&["serve", "--help"]);
+    let flags = help.lines().filter_map(|line| line.trim().strip_prefix("--")?.split([' ', '=']).next());
+    let flags: Vec<&str> = flags.collect();
+    assert!(flags.len() >= 6, "{help}");
+    for flag in flags {
+        assert!(manual.contains(&format!("`--{flag} ")), "--{flag} is missing from docs/operating/running.md");
+    }
+}
+
+#[test]
 fn a_taken_port_is_told() {
     let first = Serving::start(&FREE, &[]);
     let (status, _, errors) = run(&["serve", "--grpc", &first.grpc, "--http", "127.0.0.1:0"]);

@@ -4,6 +4,8 @@ mod admin;
 pub mod bounds;
 mod limiter;
 mod read;
+#[cfg(test)]
+mod read_laws;
 mod status;
 mod write;
 

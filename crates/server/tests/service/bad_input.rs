@@ -210,6 +210,32 @@ async fn long_run_times_are_cut_and_a_large_body_is_read_at_its_start() {
 }
 
 #[tokio::test]
+async fn the_largest_message_that_is_allowed_is_a_call_like_any_other() {
+    let (service, mut limiter, _) = service().await;
+    let long = |number: usize| format!("{number:0>256}");
+    let largest = AcquireRequest {
+        request_id: "é".repeat(128),
+        target: target("acme", "prod", &long(0)),
+        cost: (0..32).map(|number| (long(number), u64::MAX)).collect(),
+        labels: (0..32).map(|number| (long(number), long(number))).collect(),
+        tenant: long(0),
+        parent: "ü".repeat(128),
+        ..ask("", "")
+    };
+    let answer = limiter.acquire(largest).await.unwrap().into_inner();
+    let header = Header { name: "x".repeat(256), value: "y".repeat(4_096) };
+    let largest = ReportRequest {
+        headers: vec![header; 512],
+        body: vec![0xff; 1 << 20],
+        usage: (0..32).map(|number| (long(number), 1_000_000_000_000_000)).collect(),
+        served_by: long(0),
+        ..report(&granted(&answer).lease_id, 200)
+    };
+    assert!(limiter.report(largest).await.unwrap().into_inner().applied);
+    assert_eq!(service.scope().await.in_flight, 1);
+}
+
+#[tokio::test]
 async fn a_message_beyond_the_limit_is_told_the_limit() {
     let (service, mut limiter, lease_id) = service().await;
     let before = service.scope().await;

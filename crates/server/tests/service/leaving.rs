@@ -10,7 +10,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 
-use crate::support::{Service, ask, granted, length, queued, until};
+use crate::support::{Service, ask, granted, length, queued, secs, until};
 
 /// An ask that is held: fleet time stands still, so it waits until somebody ends it.
 fn held(request_id: &str) -> AcquireRequest {
@@ -54,6 +54,25 @@ async fn a_caller_that_hangs_up_leaves_the_line() {
     // Nobody is delayed by those who left: the next one is first in line.
     let answer = limiter.acquire(ask("next", "slow")).await.unwrap().into_inner();
     assert_eq!(queued(&answer).ahead, 0);
+}
+
+#[tokio::test]
+async fn thousands_wait_on_one_connection_and_leave_in_one_moment() {
+    let service = Service::start().await;
+    let mut limiter = service.limiter().await;
+    granted(&limiter.acquire(ask("a", "slow")).await.unwrap().into_inner());
+    let mut many = tokio::task::JoinSet::new();
+    for number in 0..3_000 {
+        let mut limiter = limiter.clone();
+        let patient = AcquireRequest { max_wait: Some(secs(30 * 86_400)), ..held(&format!("many{number}")) };
+        many.spawn(async move { limiter.acquire(patient).await });
+    }
+    until("they wait", async || service.waiting().await == 3_000).await;
+    // As when the deadline of a whole fleet strikes.
+    many.abort_all();
+    until("they have left", async || service.waiting().await == 0).await;
+    // The connection survived it.
+    assert_eq!(queued(&limiter.acquire(ask("next", "slow")).await.unwrap().into_inner()).ahead, 0);
 }
 
 #[tokio::test]
