@@ -26,7 +26,7 @@ use view::Screen;
 
 const EXAMPLES: &str = "\
 Examples:
-  # 200 workers, 600 calls, limits that only the provider's headers tell
+  # 200 workers, 800 calls, limits that only the provider's headers tell
   paceline demo
 
   # Your fleet and your limits
@@ -225,4 +225,24 @@ fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[derive(Debug, clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        _args: super::DemoArgs,
+    }
+
+    #[test]
+    fn every_flag_is_in_the_manual() {
+        let manual = include_str!("../../../../docs/demo.md");
+        let flags: Vec<String> = Cli::command().get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
+        assert!(flags.len() >= 12, "{flags:?}");
+        let missing: Vec<&String> = flags.iter().filter(|flag| !manual.contains(&format!("`--{flag}"))).collect();
+        assert!(missing.is_empty(), "docs/demo.md lacks {missing:?}");
+    }
 }

@@ -31,6 +31,7 @@ pub(super) async fn work(plan: &Plan, worker: usize, caller: &Caller, tally: &Ta
                 tally.finish(Done { worker, wanted, sent, answered: tally.now(), sends });
                 break;
             }
+            tally.was_refused(tally.now().saturating_sub(sent));
             let (wait, source) = pause(&answered.headers, sends, rand::random());
             let waiting = tally.waiting(source.name());
             let slept = tally.now();

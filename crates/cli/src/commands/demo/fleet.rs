@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::DemoError;
 use super::alone;
-use super::outcome::{Counted, Outcome, Strategy};
+use super::outcome::{Outcome, Run, Strategy};
 use super::plan::Plan;
 use super::provider::{Caller, Provider};
 use super::service::Service;
@@ -47,16 +47,14 @@ pub(super) async fn run(plan: &Arc<Plan>, strategy: Strategy, screen: Screen) ->
     view.during(all(&mut fleet)).await?;
 
     let counts = provider.counts();
-    let (done, delays) = tally.take();
-    Ok(Outcome::new(Counted {
+    Ok(Outcome::new(Run {
         strategy,
         seed: plan.seed,
         workers: plan.workers,
         sends: counts.sends,
         refused: counts.refused,
         clairvoyant,
-        done,
-        delays,
+        by_workers: tally.take(),
     }))
 }
 

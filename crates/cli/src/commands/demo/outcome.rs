@@ -6,6 +6,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
+use super::tally::Counted;
+
 /// The most that a run may take, as a multiple of what a scheduler needs that knows the provider's meters exactly.
 const MOST_TIMES: f64 = 1.08;
 /// The largest share of calls that the provider may refuse.
@@ -54,9 +56,9 @@ pub(super) struct Done {
     pub(super) sends: u32,
 }
 
-/// Everything that was counted in a run.
-#[derive(Clone, Debug)]
-pub(super) struct Counted {
+/// A run that has come to its end.
+#[derive(Debug)]
+pub(super) struct Run {
     pub(super) strategy: Strategy,
     pub(super) seed: u64,
     pub(super) workers: usize,
@@ -66,16 +68,15 @@ pub(super) struct Counted {
     pub(super) refused: u64,
     /// What a scheduler needs that knows the meters exactly.
     pub(super) clairvoyant: Duration,
-    pub(super) done: Vec<Done>,
-    /// Time spent waiting, summed over the fleet, by source.
-    pub(super) delays: BTreeMap<&'static str, Duration>,
+    /// What its workers counted.
+    pub(super) by_workers: Counted,
 }
 
 /// The figures of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) strategy: Strategy,
-    seed: u64,
+    pub(super) seed: u64,
     pub(super) calls: usize,
     pub(super) sends: u64,
     pub(super) refused: u64,
@@ -93,26 +94,29 @@ pub(super) struct Outcome {
     pub(super) lost_share: f64,
     /// Time spent waiting, summed over the fleet, by source.
     pub(super) delays: BTreeMap<&'static str, Duration>,
+    /// Time spent in calls that the provider refused, summed over the fleet: no delay by a source, and lost all the same.
+    pub(super) in_refused: Duration,
 }
 
 impl Outcome {
     /// Sums up a run.
-    pub(super) fn new(counted: Counted) -> Self {
-        let done = &counted.done;
+    pub(super) fn new(run: Run) -> Self {
+        let Counted { done, delays, refused: in_refused } = run.by_workers;
         let calls = done.len();
         Self {
-            strategy: counted.strategy,
-            seed: counted.seed,
+            strategy: run.strategy,
+            seed: run.seed,
             calls,
-            sends: counted.sends,
-            refused: counted.refused,
+            sends: run.sends,
+            refused: run.refused,
             makespan_s: done.iter().map(|done| done.answered).max().unwrap_or_default().as_secs_f64(),
-            clairvoyant_s: counted.clairvoyant.as_secs_f64(),
-            wait_p50_s: wait_s(done, 0.5),
-            wait_p99_s: wait_s(done, 0.99),
-            jain: jain(&rates(done, counted.workers)),
+            clairvoyant_s: run.clairvoyant.as_secs_f64(),
+            wait_p50_s: wait_s(&done, 0.5),
+            wait_p99_s: wait_s(&done, 0.99),
+            jain: jain(&rates(&done, run.workers)),
             lost_share: share(done.iter().filter(|done| done.sends > SDK_SENDS).count() as f64, calls as f64),
-            delays: counted.delays,
+            delays,
+            in_refused,
         }
     }
 
@@ -206,15 +210,15 @@ pub(super) mod tests {
     }
 
     pub(in crate::commands::demo) fn outcome(strategy: Strategy, refused: u64, done: Vec<Done>) -> Outcome {
-        Outcome::new(Counted {
+        let delays = BTreeMap::from([("bucket", Duration::from_millis(1_500)), ("pacing", Duration::from_micros(12_340))]);
+        Outcome::new(Run {
             strategy,
             seed: 7,
             workers: 2,
             sends: refused + done.len() as u64,
             refused,
             clairvoyant: Duration::from_millis(2_000),
-            done,
-            delays: BTreeMap::from([("bucket", Duration::from_millis(1_500)), ("pacing", Duration::from_micros(12_340))]),
+            by_workers: Counted { done, delays, refused: Duration::from_millis(100 * refused) },
         })
     }
 

@@ -1,6 +1,5 @@
 //! The end of the demo: both runs side by side, and what they say. Pure: figures in, text out.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> String {
     }
     text.push('\n');
     for outcome in outcomes {
-        let _ = writeln!(text, "  Where the waiting went {}: {}", outcome.strategy.title(), sources(&outcome.delays));
+        let _ = writeln!(text, "  Where the waiting went {}: {}", outcome.strategy.title(), sources(outcome));
     }
     let _ = writeln!(text, "\n  {}", verdict(outcomes));
     text
@@ -63,17 +62,18 @@ fn row(text: &mut String, label: &str, figures: &[String]) {
     text.push('\n');
 }
 
-/// `bucket 93 %, pacing 6 %`, the largest first, with the total.
-fn sources(delays: &BTreeMap<&'static str, Duration>) -> String {
-    let total: Duration = delays.values().sum();
+/// `bucket 93 %, pacing 6 %`, the largest first, with the total; being refused takes time as well.
+fn sources(outcome: &Outcome) -> String {
+    let delays = outcome.delays.iter().map(|(source, length)| (*source, *length));
+    let mut parts: Vec<(&str, Duration)> = delays.chain([("refused calls", outcome.in_refused)]).collect();
+    parts.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
+    let total: Duration = parts.iter().map(|(_, length)| *length).sum();
     if total.is_zero() {
         return "nobody waited".to_owned();
     }
-    let mut parts: Vec<(f64, &str)> =
-        delays.iter().map(|(source, length)| (length.as_secs_f64() / total.as_secs_f64(), *source)).collect();
-    parts.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let listed = parts.iter().filter(|(share, _)| *share >= LEAST_SHARE);
-    let listed: Vec<String> = listed.map(|(share, source)| format!("{source} {}", percent(*share))).collect();
+    let shares = parts.iter().map(|(source, length)| (source, length.as_secs_f64() / total.as_secs_f64()));
+    let listed = shares.filter(|(_, share)| *share >= LEAST_SHARE);
+    let listed: Vec<String> = listed.map(|(source, share)| format!("{source} {}", percent(share))).collect();
     format!("{} of {} worker-seconds", listed.join(", "), grouped(total.as_secs()))
 }
 
@@ -150,7 +150,7 @@ mod tests {
   fairness among workers (Jain, 1 = even)           1.000          1.000
 
   Where the waiting went with Paceline: bucket 99 %, pacing 0.8 % of 1 worker-seconds
-  Where the waiting went alone: bucket 99 %, pacing 0.8 % of 1 worker-seconds
+  Where the waiting went alone: refused calls 54 %, bucket 45 % of 3 worker-seconds
 
   With Paceline 0 of 2 calls were refused; alone 18 of 20, for the same work in about the same time.
 ";
@@ -177,11 +177,12 @@ mod tests {
 
     #[test]
     fn sources_are_listed_by_weight() {
-        let delays = |parts: &[(&'static str, u64)]| parts.iter().map(|(s, ms)| (*s, Duration::from_millis(*ms))).collect();
-        assert_eq!(
-            sources(&delays(&[("bucket", 9_300), ("jitter", 1), ("pacing", 700)])),
-            "bucket 93 %, pacing 7.0 % of 10 worker-seconds"
-        );
-        assert_eq!(sources(&delays(&[])), "nobody waited");
+        let waited = |delays: &[(&'static str, u64)]| Outcome {
+            delays: delays.iter().map(|(source, ms)| (*source, Duration::from_millis(*ms))).collect(),
+            ..outcome(Strategy::Paceline, 0, done(1_000, 1))
+        };
+        let text = sources(&waited(&[("bucket", 9_300), ("jitter", 1), ("pacing", 700)]));
+        assert_eq!(text, "bucket 93 %, pacing 7.0 % of 10 worker-seconds");
+        assert_eq!(sources(&waited(&[])), "nobody waited");
     }
 }

@@ -18,6 +18,18 @@ struct Inner {
     done: Vec<Done>,
     waiting: BTreeMap<&'static str, u32>,
     delays: BTreeMap<&'static str, Duration>,
+    refused: Duration,
+}
+
+/// What was counted.
+#[derive(Debug)]
+pub(super) struct Counted {
+    /// Every call that went through.
+    pub(super) done: Vec<Done>,
+    /// Time spent waiting, summed over the fleet, by source.
+    pub(super) delays: BTreeMap<&'static str, Duration>,
+    /// Time spent in calls that the provider refused, summed over the fleet.
+    pub(super) refused: Duration,
 }
 
 impl Tally {
@@ -41,6 +53,11 @@ impl Tally {
         *self.lock().delays.entry(source).or_default() += length;
     }
 
+    /// Time that a call spent being refused.
+    pub(super) fn was_refused(&self, length: Duration) {
+        self.lock().refused += length;
+    }
+
     /// A worker waits, for this reason, until the guard is dropped.
     pub(super) fn waiting(&self, reason: &'static str) -> Waiting<'_> {
         *self.lock().waiting.entry(reason).or_default() += 1;
@@ -60,9 +77,9 @@ impl Tally {
     }
 
     /// Everything that was counted, which it forgets.
-    pub(super) fn take(&self) -> (Vec<Done>, BTreeMap<&'static str, Duration>) {
-        let mut inner = self.lock();
-        (std::mem::take(&mut inner.done), std::mem::take(&mut inner.delays))
+    pub(super) fn take(&self) -> Counted {
+        let inner = std::mem::take(&mut *self.lock());
+        Counted { done: inner.done, delays: inner.delays, refused: inner.refused }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -103,8 +120,9 @@ mod tests {
         drop(first);
         tally.waited("backoff", Duration::from_millis(5));
         tally.waited("backoff", Duration::from_millis(6));
-        let (done, delays) = tally.take();
-        assert!(done.is_empty());
-        assert_eq!(delays, BTreeMap::from([("backoff", Duration::from_millis(11))]));
+        tally.was_refused(Duration::from_millis(7));
+        let counted = tally.take();
+        assert!(counted.done.is_empty() && counted.refused == Duration::from_millis(7));
+        assert_eq!(counted.delays, BTreeMap::from([("backoff", Duration::from_millis(11))]));
     }
 }

@@ -63,6 +63,7 @@ impl Worker<'_> {
                 slot.report(told(&answered).usage("tokens", tokens)).await?;
                 return Ok(None);
             }
+            self.tally.was_refused(self.tally.now().saturating_sub(sent));
             let _waiting = self.tally.waiting(FOR_A_SLOT);
             slot = match slot.report_and_retry(told(&answered).body(&answered.body), Retry::default()).await {
                 Ok(Next::Again(slot)) => slot,
