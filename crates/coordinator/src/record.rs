@@ -58,6 +58,8 @@ pub struct Record {
     pub(crate) seq: u32,
     /// Whether anything was reported: it was sent.
     pub(crate) answered: bool,
+    /// Whether an answer that went through has begun: a stream past its first byte.
+    pub(crate) has_begun: bool,
     /// The expiry slot of its held units.
     pub(crate) hold_until: FleetTime,
     /// When it ends without a further report.
@@ -95,6 +97,7 @@ impl Record {
             is_over: self.is_over,
             seq: self.seq,
             answered: self.answered,
+            has_begun: self.has_begun,
             hold_until: self.hold_until.as_micros(),
             ends_at: self.ends_at.as_micros(),
             call_floor: self.call_floor.map(|floor| floor.until.as_micros()),
@@ -118,6 +121,7 @@ impl Record {
             was_released: stored.was_released,
             seq: stored.seq,
             answered: stored.answered,
+            has_begun: stored.has_begun,
             hold_until: FleetTime::from_micros(stored.hold_until),
             ends_at: FleetTime::from_micros(stored.ends_at),
             call_floor: wire::call_floor_of(stored.call_floor, stored.call_floor_source),

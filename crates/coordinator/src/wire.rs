@@ -170,6 +170,8 @@ pub(crate) struct RecordWire {
     pub(crate) ask_print: Vec<u8>,
     #[prost(message, repeated, tag = "13")]
     pub(crate) delays: Vec<PartWire>,
+    #[prost(bool, tag = "14")]
+    pub(crate) has_begun: bool,
 }
 
 impl From<Serial> for SerialWire {

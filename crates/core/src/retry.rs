@@ -39,6 +39,8 @@ pub struct Ended<'a> {
     pub outcome: Outcome,
     /// What the answer said.
     pub signal: Option<&'a Signal>,
+    /// Whether an answer that went through had begun before: its reader has seen a part, and a retry is not a resume.
+    pub has_begun: bool,
     /// Which attempt it was, from 1.
     pub attempt: u32,
     /// Earlier attempts.
@@ -83,7 +85,7 @@ pub fn verdict(ended: &Ended<'_>) -> Verdict {
         return Verdict::GiveUp(Reason::NotRetryable);
     }
     let paid = may_have_run(ended.outcome, ended.signal);
-    if paid && ended.repeat == Repeat::Never {
+    if paid && (ended.repeat == Repeat::Never || ended.has_begun) {
         return Verdict::GiveUp(Reason::NotRetryable);
     }
     let paid_attempts = ended.history.paid_attempts + u32::from(paid);
@@ -114,6 +116,7 @@ mod tests {
         Ended {
             outcome,
             signal,
+            has_begun: false,
             attempt: 1,
             history: History::default(),
             repeat: Repeat::Unspecified,
@@ -149,6 +152,15 @@ mod tests {
         assert_eq!(verdict(&call), Verdict::GiveUp(Reason::NotRetryable));
         call.outcome = Outcome::ConnectionFailed;
         assert_eq!(verdict(&call), Verdict::Retry, "what was never sent may be sent");
+    }
+
+    #[test]
+    fn a_stream_past_its_first_byte_is_never_sent_again() {
+        let mut call = ended(Outcome::Abandoned, None);
+        call.has_begun = true;
+        assert_eq!(verdict(&call), Verdict::GiveUp(Reason::NotRetryable));
+        call.outcome = Outcome::Timeout;
+        assert_eq!(verdict(&call), Verdict::GiveUp(Reason::NotRetryable));
     }
 
     #[test]

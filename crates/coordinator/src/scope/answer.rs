@@ -33,6 +33,7 @@ impl Scope {
             was_released: false,
             seq: 0,
             answered: false,
+            has_begun: false,
             hold_until: slot.hold_until,
             ends_at: slot.send_at + ask.ttl,
             call_floor: None,

@@ -51,7 +51,10 @@ impl Scope {
         }
         let verdict = is_final.then(|| match own.and_then(|record| record.verdict).filter(|_| !is_open) {
             Some(earlier) => earlier,
-            None => self.verdict(&lease, wire, &input, &done, now),
+            None => {
+                let has_begun = own.is_some_and(|record| record.has_begun);
+                self.verdict(&lease, wire, &input, has_begun, &done, now)
+            }
         });
         self.note_events(&input, wire, refused, own, &done, verdict, fx);
         let mut answer = ReportAnswer {
@@ -142,7 +145,15 @@ impl Scope {
         Some(report::apply(&mut self.value, &binding, lease, &facts, now, rng))
     }
 
-    fn verdict(&mut self, lease: &Lease, wire: &LeaseWire, input: &ReportInput, done: &Reported, now: FleetTime) -> Verdict {
+    fn verdict(
+        &mut self,
+        lease: &Lease,
+        wire: &LeaseWire,
+        input: &ReportInput,
+        has_begun: bool,
+        done: &Reported,
+        now: FleetTime,
+    ) -> Verdict {
         let policy = match self.plan(&wire.model) {
             Ok(plan) => *plan.class(lease.class),
             Err(_) => paceline_core::plan::ClassPolicy::default_of(lease.class),
@@ -162,6 +173,7 @@ impl Scope {
         let ended = Ended {
             outcome: input.request.outcome,
             signal: input.signal.as_ref(),
+            has_begun,
             attempt: lease.attempt,
             history: lease.history,
             repeat: lease.repeat,
@@ -256,6 +268,7 @@ fn ends(input: &ReportInput) -> bool {
 fn note_report(record: &mut Record, input: &ReportInput, done: &Reported, verdict: Option<Verdict>, ttl: Span, now: FleetTime) {
     record.seq = record.seq.max(input.request.seq);
     record.answered = true;
+    record.has_begun |= input.signal.as_ref().is_some_and(|signal| signal.kind == AnswerKind::Ok);
     record.call_floor = done.call_floor.or(record.call_floor);
     record.verdict = verdict;
     if verdict.is_some() {

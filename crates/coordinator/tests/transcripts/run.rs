@@ -134,7 +134,7 @@ impl Player {
                 let hold = words.span("hold").unwrap_or(call.request.hold);
                 self.world.ask_at(0, AcquireRequest { hold, ..call.request.clone() })?
             }
-            "report" | "running" => {
+            "report" | "running" | "abandoned" => {
                 let report = call.report(step);
                 if report.retry.is_some() {
                     call.counts_from = now;
@@ -204,6 +204,9 @@ impl Call {
         let lease = self.lease.clone().unwrap_or_else(|| panic!("line {}: there is no lease", step.line));
         if words.verb == "running" {
             return report(&lease, self.seq, Outcome::Running);
+        }
+        if words.verb == "abandoned" {
+            return ReportRequest { usage: costs(words), ..report(&lease, self.seq, Outcome::Abandoned) };
         }
         let status = words.operands.first().and_then(|status| status.parse().ok());
         let status: u32 = status.unwrap_or_else(|| panic!("line {}: a status comes first", step.line));
