@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{check_config, demo, explain, mock_provider, serve, status};
+use crate::commands::{check_config, demo, explain, mock_provider, provider_files, serve, status};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,14 +69,21 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Serve(args) => in_runtime(serve::run(args))?,
+        Command::Serve(args) => {
+            args.provider_files.install()?;
+            in_runtime(serve::run(args))?
+        }
         Command::Demo(args) => in_runtime(demo::run(args))?,
         Command::Status(args) => in_runtime(status::run(args, &mut io::stdout()))?,
         Command::Explain(args) => {
+            args.provider_files.install()?;
             let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
             explain::run(&args, &mut io::stdin().lock(), &mut io::stdout().lock(), colour)?;
         }
-        Command::CheckConfig(args) => check_config::run(&args, &mut io::stdout().lock())?,
+        Command::CheckConfig(args) => {
+            args.provider_files.install()?;
+            check_config::run(&args, &mut io::stdout().lock())?
+        }
         Command::MockProvider(args) => in_runtime(mock_provider::run(args))?,
     }
     Ok(())
@@ -109,6 +116,8 @@ enum Failure {
     CheckConfig(#[from] check_config::CheckConfigError),
     #[error(transparent)]
     MockProvider(#[from] mock_provider::MockProviderError),
+    #[error(transparent)]
+    ProviderFiles(#[from] provider_files::ProviderFilesError),
     #[error("the runtime cannot be started: {0}")]
     Runtime(io::Error),
 }

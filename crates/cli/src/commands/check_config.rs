@@ -7,6 +7,8 @@ use clap::Args;
 use paceline_config::{Config, ConfigErrors, Explanation, ResolveError};
 use serde_json::{Value, json};
 
+use super::provider_files::ProviderFiles;
+
 const EXAMPLES: &str = "\
 Examples:
   # Is the file right? Every problem with its line and what to write instead
@@ -36,6 +38,9 @@ pub(crate) struct CheckConfigArgs {
     /// One JSON object: {"file","valid","hash","effective","warnings","resolve"}, or {"file","valid","problems"}.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    pub(crate) provider_files: ProviderFiles,
 }
 
 /// Why a configuration is not fine.
@@ -81,7 +86,7 @@ pub(crate) fn run(args: &CheckConfigArgs, out: &mut dyn Write) -> Result<(), Che
     Ok(())
 }
 
-/// Parses the file and checks it against the built-in catalogue.
+/// Parses the file and checks it against the catalogue.
 fn load(file: Option<&str>) -> Result<Result<Config, ConfigErrors>, io::Error> {
     let parsed = match file {
         None => Ok(Config::default()),
@@ -144,7 +149,10 @@ mod tests {
         let file = path.display().to_string();
         let resolve = resolve.iter().map(|target| (*target).to_owned()).collect();
         let mut out = Vec::new();
-        let result = run(&CheckConfigArgs { file: Some(file.clone()), resolve, json }, &mut out);
+        let result = run(
+            &CheckConfigArgs { file: Some(file.clone()), resolve, json, provider_files: ProviderFiles::default() },
+            &mut out,
+        );
         std::fs::remove_dir_all(&dir).unwrap();
         (String::from_utf8(out).unwrap().replace(&file, "paceline.yaml"), result)
     }
@@ -200,7 +208,16 @@ mod tests {
     #[test]
     fn nothing_configured_is_fine() {
         let mut out = Vec::new();
-        run(&CheckConfigArgs { file: None, resolve: vec!["openai".to_owned()], json: false }, &mut out).unwrap();
+        run(
+            &CheckConfigArgs {
+                file: None,
+                resolve: vec!["openai".to_owned()],
+                json: false,
+                provider_files: ProviderFiles::default(),
+            },
+            &mut out,
+        )
+        .unwrap();
         assert!(String::from_utf8(out).unwrap().contains("no group matches: each model has its own buckets"));
     }
 }

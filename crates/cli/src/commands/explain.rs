@@ -12,6 +12,8 @@ use clap::Args;
 use paceline_core::units::{FleetTime, Span};
 use paceline_signals::{Answer, Provider, Reading, catalogue, read_in_full};
 
+use super::provider_files::ProviderFiles;
+
 const EXAMPLES: &str = "\
 Examples:
   # What does this answer say, and what would the fleet do?
@@ -19,6 +21,9 @@ Examples:
 
   # The same from a file, for a program
   paceline explain --provider openai --json answer.txt
+
+  # With a file about a provider of your own: providers/acme.yaml
+  curl -si https://api.acme.example/v1 | paceline explain --providers providers --provider acme
 
   # Many answers, one JSON object a line in, one a line out, in the same order
   paceline explain --jsonl < answers.jsonl
@@ -53,6 +58,9 @@ pub(crate) struct ExplainArgs {
     /// Read and print one JSON object per line: {"id", "provider", "status", "headers": [[name, value], ...], "body", "received_at"}.
     #[arg(long)]
     jsonl: bool,
+
+    #[command(flatten)]
+    pub(crate) provider_files: ProviderFiles,
 }
 
 /// Why nothing could be explained.

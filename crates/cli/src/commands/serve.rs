@@ -9,6 +9,8 @@ use paceline_server::{Drained, Options, ServeError, Server};
 use paceline_telemetry::{DEFAULT_LOG_FILTER, LogFormat, init_logging};
 use tokio::sync::oneshot;
 
+use super::provider_files::ProviderFiles;
+
 const EXAMPLES: &str = "\
 Examples:
   # On this machine, state in memory, limits learned from the providers' answers
@@ -43,6 +45,9 @@ pub(crate) struct ServeArgs {
     /// Configuration file (YAML); none is needed.
     #[arg(long, value_name = "FILE", env = "PACELINE_SERVE_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) provider_files: ProviderFiles,
 
     /// How log lines look: text or json. They go to standard error.
     #[arg(long, value_name = "FORMAT", env = "PACELINE_SERVE_LOG_FORMAT", default_value = "text", hide_env_values = true)]

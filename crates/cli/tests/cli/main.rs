@@ -3,5 +3,6 @@
 
 mod help;
 mod process;
+mod provider_files;
 #[cfg(unix)]
 mod serve;

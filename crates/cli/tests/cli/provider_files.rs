@@ -1,0 +1,90 @@
+//! `--providers`: the guide to adding a provider, followed with the binary; and every provider of the catalogue resolves.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::process::run;
+
+/// A folder of its own, removed afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("paceline-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Left over in the folder for temporary files at worst.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The first block of the guide in a language.
+fn block(language: &str) -> String {
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/adding-a-provider.md")).unwrap();
+    guide.split(&format!("```{language}\n")).nth(1).unwrap().split("```").next().unwrap().to_owned()
+}
+
+#[test]
+fn a_provider_of_ones_own_is_explained_and_resolved() {
+    let folder = Folder::new("own");
+    folder.write("brightwell.yaml", &block("yaml"));
+    folder.write("notes.txt", "not a provider");
+    let answer = folder.write("answer", &block("text"));
+
+    let (status, out, err) = run(&["explain", "--providers", folder.path(), "--provider", "brightwell", "--json", &answer]);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    for part in [r#""read_as":"brightwell""#, r#""retry_after_ms":1250"#, r#""remaining":10"#, r#""unread_headers":[]"#] {
+        assert!(out.contains(part), "no {part} in {out}");
+    }
+    let (status, out, err) = run(&["check-config", "--providers", folder.path(), "--resolve", "brightwell/prod/"]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("credits"), "{out}");
+    let (status, _, err) = run(&["check-config", "--resolve", "brightwell/prod/"]);
+    assert_eq!(status, Some(1));
+    assert!(err.contains("brightwell"), "without the folder nobody knows it: {err}");
+}
+
+#[test]
+fn files_that_cannot_be_used_say_where_and_why() {
+    let folder = Folder::new("wrong");
+    folder.write("acme.yaml", "titel: Acme");
+    for command in ["explain", "check-config", "serve"] {
+        let (status, out, err) = run(&[command, "--providers", folder.path()]);
+        assert_eq!((status, out.as_str()), (Some(1), ""), "{command}");
+        assert!(err.contains("acme") && err.contains("titel"), "{command}: {err}");
+    }
+    let (status, _, err) = run(&["explain", "--providers", "/nowhere/at/all"]);
+    assert_eq!(status, Some(1));
+    assert!(err.contains("/nowhere/at/all"), "{err}");
+}
+
+#[test]
+fn every_provider_of_the_catalogue_resolves() {
+    for provider in paceline_signals::catalogue().providers().filter(|provider| provider.name() != "generic") {
+        for name in std::iter::once(provider.name()).chain(provider.also_called().iter().map(String::as_str)) {
+            let config = paceline_config::Config::default();
+            let plan = config.resolve(paceline_signals::catalogue(), name, "prod", "some-model").unwrap();
+            for meter in provider.meters() {
+                assert!(plan.buckets.iter().any(|bucket| &*bucket.meter == meter.name), "{name}: no bucket of {}", meter.name);
+            }
+        }
+    }
+    let (status, out, err) = run(&["check-config", "--resolve", "github/prod/core", "--resolve", "x-twitter/prod/"]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("requests"), "{out}");
+}
