@@ -99,7 +99,7 @@ impl Server {
         for service in SERVICES {
             health.set_service_status(service, ServingStatus::NotServing).await;
         }
-        let routes = routes(&coordinator, &in_force, &health, grpc_addr.ip().is_loopback())?;
+        let routes = routes(&coordinator, &in_force, &health, grpc_addr.ip().to_canonical().is_loopback())?;
         let life = Arc::new(Life::new());
         Ok(Self { grpc, http, grpc_addr, http_addr, store, coordinator, telemetry, in_force, reloader, life, health, routes })
     }
