@@ -8,6 +8,7 @@ mod provider;
 mod service;
 mod table;
 mod tally;
+mod text;
 mod together;
 mod view;
 
@@ -21,7 +22,8 @@ use paceline_provider_sim::{Dialect, Limit, SimError, parse_amount, parse_span};
 use paceline_server::ServeError;
 
 use outcome::{Outcome, Strategy};
-use plan::{Plan, PlanError, Share, Tokens, Wish, grouped, parse_rate, parse_share, rate_text};
+use plan::{Plan, PlanError, Tokens, Wish};
+use text::{Share, grouped, parse_rate, parse_share, rate_text};
 use view::Screen;
 
 const EXAMPLES: &str = "\

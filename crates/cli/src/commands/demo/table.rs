@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::outcome::{Outcome, Strategy};
-use super::plan::grouped;
+use super::text::grouped;
 
 /// Widths of the columns.
 const LABEL: usize = 40;

@@ -9,10 +9,10 @@ use paceline_proto::v1::GetScopeResponse;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::outcome::Strategy;
-use super::plan::grouped;
 use super::provider::Provider;
 use super::service::Inspector;
 use super::tally::Tally;
+use super::text::grouped;
 
 /// How often a terminal is drawn anew.
 const FRAME: Duration = Duration::from_millis(250);
