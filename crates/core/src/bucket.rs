@@ -406,6 +406,11 @@ impl BucketState {
         whole.min(Milli::from_milli(capacity.as_milli() / 2)).max(one)
     }
 
+    /// What grants of `reserved` units may turn out to use: no less, and more where calls typically overrun.
+    pub fn likely_use(&self, reserved: Milli) -> Milli {
+        self.expected_use(reserved).max(reserved)
+    }
+
     /// The latest instant at which anything here still matters, for the value's time to live.
     pub fn matters_until(&self, now: FleetTime) -> FleetTime {
         let full = match self.rate() {

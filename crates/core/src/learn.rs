@@ -5,7 +5,7 @@
 //! gives an interval for the level now: a level above it is cut at once, one below it is raised by a quarter of the distance
 //! (only by calls that had been in line), one inside it is left alone. The first observation sets the level outright.
 
-use crate::bucket::{BucketState, Observation};
+use crate::bucket::{BucketState, Observation, drain_time};
 use crate::level::{Level, Rate};
 use crate::plan::{Refill, StartLevel};
 use crate::signal::{ObservedBucket, ResetMeans};
@@ -15,6 +15,9 @@ use crate::units::{FleetTime, Milli, Span};
 const GAIN_DIVISOR: i64 = 4;
 /// Reports in a row that must name a higher limit before it is believed.
 const AGREEING_REPORTS: u8 = 3;
+
+/// How far calls overtake each other on their way to the provider.
+const OVERTAKING: Span = Span::from_millis(50);
 
 /// When and under which mark an answer was observed.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +77,7 @@ pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) ->
         bucket.clamp_to_capacity();
     }
     if let Some(remaining) = observed.remaining {
-        learn_level(bucket, Milli::from_units(remaining), observed, seen);
+        learn_level(bucket, precise(bucket, observed, remaining), observed, seen);
     }
     Learnt { limit_changed: before.limit.is_some() && after.limit != before.limit, flapped }
 }
@@ -137,19 +140,38 @@ fn learn_limit(bucket: &mut BucketState, told: u64, mark: i64) -> bool {
     }
 }
 
+/// What is left, as far as it is told: `remaining` is rounded down, but a time until full says the rest of that unit. Of a limit
+/// of five a minute the rest is up to twelve seconds.
+fn precise(bucket: &BucketState, observed: &ObservedBucket, remaining: u64) -> Milli {
+    let units = Milli::from_units(remaining);
+    let most = Milli::from_units(remaining.saturating_add(1)) - Milli::from_milli(1);
+    let until_full = observed.reset_in.filter(|_| observed.reset_means == ResetMeans::Full);
+    match (until_full, bucket.rate()) {
+        (Some(until_full), Some(rate)) if observed.limit.map(Milli::from_units) == Some(rate.limit) => {
+            // Rounded up, so that it is never too much.
+            let missing = rate.gained_in(until_full) + Milli::from_milli(1);
+            (rate.limit - missing).clamp(units, most)
+        }
+        _ => units,
+    }
+}
+
 fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBucket, seen: Seen) {
     let Some(rate) = bucket.rate() else { return };
     let older = bucket.observed.is_some_and(|last| seen.mark < last.mark);
     let raise = if older { Raise::Never } else { how_far(bucket, observed, seen) };
     if bucket.effective().refill == Refill::Window {
-        if !align_window(bucket, observed, &rate, seen) {
-            return;
+        let aligned = align_window(bucket, observed, &rate, seen);
+        let fired = bucket.likely_use(fired_since(bucket, seen.mark.max(bucket.fired_at_turn)));
+        // What was granted since may have arrived before the figure was taken, or after it.
+        let (low, high) = ((remaining - fired).min(rate.capacity), remaining.min(rate.capacity));
+        match aligned {
+            Aligned::Elsewhere => return,
+            Aligned::Same => settle_on(bucket, low, high, raise, seen.now, &rate),
+            Aligned::New => settle_on(bucket, low, low, raise, seen.now, &rate),
         }
-        let fired = fired_since(bucket, seen.mark.max(bucket.fired_at_turn));
-        let told = (remaining - fired).min(rate.capacity);
-        settle_on(bucket, told, told, raise, seen.now, &rate);
     } else {
-        let fired = fired_since(bucket, seen.mark);
+        let fired = bucket.likely_use(fired_since(bucket, seen.mark));
         let low = (remaining - fired + rate.gained_in(seen.now.since(seen.answered_at))).min(rate.capacity);
         let high = (remaining - fired + rate.gained_in(seen.now.since(seen.sent_at))).min(rate.capacity);
         settle_on(bucket, low, high, raise, seen.now, &rate);
@@ -166,6 +188,8 @@ fn how_far(bucket: &BucketState, observed: &ObservedBucket, seen: Seen) -> Raise
     match seen.refused || (is_first && !is_vouched_full(bucket)) {
         // Units of which window? Without its reset a figure may only lower (I-3).
         _ if is_windowed && !is_first && observed.reset_in.is_none() => Raise::Never,
+        // Units of a larger limit than the one we keep to are not ours to spend (I-1).
+        _ if !is_first && observed.limit > bucket.effective().limit => Raise::Never,
         true => Raise::Outright,
         false if seen.in_line => Raise::ByGain,
         false => Raise::Never,
@@ -192,43 +216,67 @@ fn settle_on(bucket: &mut BucketState, low: Milli, high: Milli, raise: Raise, no
     let change = match raise {
         _ if level > high => high - level,
         Raise::Outright if level < low => low - level,
-        Raise::ByGain if level < low => Milli::from_milli((low - level).as_milli() / GAIN_DIVISOR),
+        Raise::ByGain => {
+            let safe = low - may_arrive_later(bucket, level, rate);
+            Milli::from_milli((safe - level).at_least_zero().as_milli() / GAIN_DIVISOR)
+        }
         _ => Milli::ZERO,
     };
     bucket.shift_level(change, now);
 }
 
-/// Brings our window in line with the one the answer speaks of; false when the answer is about a window that is over, or when
-/// it does not tell which one.
+/// What may have been sent before a call and yet arrive after it, in paced traffic: a figure does not count it.
+fn may_arrive_later(bucket: &BucketState, level: Milli, rate: &Rate) -> Milli {
+    let tau = drain_time(rate.per);
+    let per_tau = if bucket.is_windowed() { rate.limit } else { rate.gained_in(tau) + level.at_least_zero() };
+    Rate::new(per_tau, tau, rate.capacity).gained_in(OVERTAKING)
+}
+
+/// Which window an answer is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aligned {
+    /// The one we are in.
+    Same,
+    /// One we did not know; now we are in it.
+    New,
+    /// One that is over, or it does not tell.
+    Elsewhere,
+}
+
+/// Brings our window in line with the one the answer speaks of.
 ///
 /// The figure was true at some instant between sending and answering, and resets are rounded up, so the window ends between
 /// `sent + reset - grain` and `answered + reset`. Within these bounds we keep what we have; outside we take the later bound:
 /// it is never too early, and a quick answer moves it forward again.
-fn align_window(bucket: &mut BucketState, observed: &ObservedBucket, rate: &Rate, seen: Seen) -> bool {
+fn align_window(bucket: &mut BucketState, observed: &ObservedBucket, rate: &Rate, seen: Seen) -> Aligned {
     let Some(reset) = observed.reset_in.filter(|reset| *reset > Span::ZERO) else {
         // No reset, or one that is past: the figure is about a window we cannot place. Only a current one may be corrected.
-        return observed.reset_in.is_none() && seen.answered_at + rate.per > seen.now;
+        let is_current = observed.reset_in.is_none() && seen.answered_at + rate.per > seen.now;
+        return if is_current { Aligned::Same } else { Aligned::Elsewhere };
     };
     let latest = seen.answered_at + reset;
     let earliest = (seen.sent_at + reset - grain_of(reset)).min(latest);
     if latest <= seen.now {
-        return false;
+        return Aligned::Elsewhere;
     }
     let is_guess = bucket.window_end == FleetTime::ZERO || bucket.observed.is_none();
     if !is_guess && latest - earliest >= rate.per {
         // The answer took longer than a window: whose figure it is nobody knows. Only a refusal says something about now: the
         // next units come after it, and not a second time when our own idea of the window ends a moment later.
-        if seen.refused {
-            bucket.window_end = bucket.window_end.max(latest);
+        if !seen.refused {
+            return Aligned::Elsewhere;
         }
-        return seen.refused;
+        bucket.window_end = bucket.window_end.max(latest);
+        return Aligned::New;
     }
+    let contains = |end: FleetTime| earliest <= end && end <= latest;
+    let within = contains(bucket.window_end);
     let half = Span::from_micros(rate.per.as_micros() / 2);
-    let within = earliest <= bucket.window_end && bucket.window_end <= latest;
-    let same = within || (bucket.window_end > earliest - half && bucket.window_end < latest + half);
-    if !same || is_guess {
+    let near = bucket.window_end > earliest - half && bucket.window_end < latest + half;
+    let same = !is_guess && (within || (near && !contains(bucket.window_end - rate.per)));
+    if !same {
         if bucket.window_end > latest && !is_guess {
-            return false; // about an earlier window than the one we have seen already
+            return Aligned::Elsewhere; // about an earlier window than the one we have seen already
         }
         bucket.opens_at = FleetTime::ZERO;
         if !(is_guess && is_vouched_full(bucket)) {
@@ -241,7 +289,7 @@ fn align_window(bucket: &mut BucketState, observed: &ObservedBucket, rate: &Rate
         bucket.window_end = latest;
     }
     bucket.spreading = false;
-    true
+    if same { Aligned::Same } else { Aligned::New }
 }
 
 /// To what resets are rounded: whole seconds or milliseconds.

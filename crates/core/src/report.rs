@@ -164,13 +164,16 @@ fn renew(value: &mut ScopeValue, lease: &Lease, now: FleetTime) -> FleetTime {
     until
 }
 
-/// Which of our buckets an observed one is about.
-fn matching(value: &ScopeValue, binding: &Binding, observed: &ObservedBucket) -> Option<usize> {
+/// Which of our buckets an observed one is about: of the same meter and owner, and not the namesake of another observed one.
+fn matching(value: &ScopeValue, binding: &Binding, observed: &ObservedBucket, all: &[ObservedBucket]) -> Option<usize> {
     let candidates = || {
         binding.buckets.iter().copied().filter(|index| {
             value.buckets.get(*index).is_some_and(|bucket| {
                 let account = matches!(bucket.plan.id.owner, crate::plan::Owner::Account);
-                *bucket.plan.meter == *observed.meter && account == (observed.owner == ObservedOwner::Account)
+                let name = &*bucket.plan.id.name;
+                *bucket.plan.meter == *observed.meter
+                    && account == (observed.owner == ObservedOwner::Account)
+                    && (name == observed.name || !all.iter().any(|other| other.name == name && other.owner == observed.owner))
             })
         })
     };
@@ -195,7 +198,7 @@ fn learn_buckets(
     done: &mut Reported,
 ) {
     for observed in &signal.buckets {
-        let Some(index) = matching(value, binding, observed) else {
+        let Some(index) = matching(value, binding, observed, &signal.buckets) else {
             done.unmatched += 1;
             continue;
         };
@@ -342,7 +345,9 @@ fn evidence<'a>(value: &ScopeValue, binding: &Binding, lease: &Lease, signal: &'
     let mut named = 0;
     let mut short = false;
     for observed in &signal.buckets {
-        let (Some(index), Some(remaining)) = (matching(value, binding, observed), observed.remaining) else { continue };
+        let (Some(index), Some(remaining)) = (matching(value, binding, observed, &signal.buckets), observed.remaining) else {
+            continue;
+        };
         named += 1;
         let cost = value.buckets.get(index).and_then(|bucket| charge_of(lease, bucket)).map_or(1, |cost| cost.as_units_floor());
         if remaining == 0 {

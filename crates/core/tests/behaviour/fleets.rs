@@ -21,7 +21,7 @@ const SEEDS: u64 = 10;
 fn fleet(plan: Arc<GroupPlan>, meters: Vec<Meter>, headers: Headers, calls: usize) -> Fleet {
     let one = Cost { reserved_tokens: 0, actual_tokens: 0 };
     let provider = Provider { meters, headers };
-    Fleet { workers: 150, calls: vec![one; calls], plan, provider, tells_late: false, seed: 0 }
+    Fleet { workers: 150, slowest_ms: 2_000, calls: vec![one; calls], plan, provider, tells_late: false, seed: 0 }
 }
 
 /// Calls that cost one request each.
@@ -30,9 +30,9 @@ fn requests(plan: BucketPlan, meter: Meter, headers: Headers, calls: usize) -> F
 }
 
 /// Calls of 50 to 2,000 tokens that reserve `factor` times what they use.
-fn mixed(calls: usize, factor: u64) -> Vec<Cost> {
+fn mixed(calls: usize, factor: f64) -> Vec<Cost> {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
-    let cost = |actual_tokens| Cost { reserved_tokens: actual_tokens * factor, actual_tokens };
+    let cost = |actual_tokens| Cost { reserved_tokens: (actual_tokens as f64 * factor) as u64, actual_tokens };
     (0..calls).map(|_| cost(rng.random_range(50..2_000))).collect()
 }
 
@@ -50,7 +50,7 @@ fn expect(what: &str, fleet: &Fleet, most_ratio: f64, most_rejected: f64) {
 
 #[test]
 fn a_bucket_that_only_headers_describe() {
-    for (limit, secs, calls) in [(600, 60, 1_500), (60, 60, 160), (10, 1, 1_200), (3_600, 3_600, 3_900)] {
+    for (limit, secs, calls) in [(600, 60, 1_500), (60, 60, 160), (5, 60, 20), (10, 1, 1_200), (3_600, 3_600, 3_900)] {
         let meter = Meter::full("requests", limit, Span::from_secs(secs), START);
         let fleet = requests(unknown("requests"), meter, Headers::All, calls);
         expect(&format!("{limit} per {secs} s, unknown"), &fleet, 1.02, 0.1);
@@ -126,7 +126,7 @@ fn a_full_bucket_that_is_not_full_costs_the_calls_in_flight_and_no_more() {
 fn tokens_of_mixed_sizes() {
     let meters = vec![Meter::full("requests", 3_000, MINUTE, START), Meter::full("tokens", 200_000, MINUTE, START)];
     let known = group(vec![per_minute("requests", 3_000), per_minute("tokens", 200_000)]);
-    for factor in [1, 2] {
+    for factor in [1.0, 2.0] {
         let fleet = Fleet { calls: mixed(1_000, factor), ..fleet(known.clone(), meters.clone(), Headers::All, 0) };
         expect(&format!("tokens, {factor} reserved for one"), &fleet, 1.02, 0.1);
         let plan = group(vec![unknown("requests"), unknown("tokens")]);
@@ -134,6 +134,59 @@ fn tokens_of_mixed_sizes() {
         let provider = Provider { headers: Headers::Bare, ..fleet.provider.clone() };
         expect(&format!("tokens, {factor} for one, no headers"), &Fleet { provider, ..fleet }, 1.02, 0.1);
     }
+}
+
+/// Calls that use twice what they reserve: with headers the overrun is known from the first few on, without them it is a debt.
+#[test]
+fn tokens_that_overrun() {
+    let meters = vec![Meter::full("tokens", 200_000, MINUTE, START)];
+    for (plan, headers, most_rejected) in [
+        (per_minute("tokens", 200_000), Headers::All, 1.0),
+        (unknown("tokens"), Headers::All, 1.0),
+        (per_minute("tokens", 200_000), Headers::Bare, 3.0),
+    ] {
+        let what = format!("overrun, {:?} known, {headers:?}", plan.limit);
+        let fleet = fleet(group(vec![plan]), meters.clone(), headers, 0);
+        expect(&what, &Fleet { calls: mixed(600, 0.5), ..fleet }, 1.05, most_rejected);
+    }
+}
+
+/// Half of what is configured is there: the first answer says so.
+#[test]
+fn a_limit_that_is_lower_than_configured() {
+    let fleet = requests(per_minute("requests", 600), Meter::full("requests", 300, MINUTE, START), Headers::All, 1_000);
+    expect("600 configured, 300 told", &fleet, 1.01, 0.1);
+}
+
+/// Two limits on one meter, of which the plan knows one or both: the namesake is found, whichever comes first.
+#[test]
+fn a_minute_and_a_day() {
+    let day = Meter::window("requests_day", 100_000, Span::from_secs(86_400), START - Span::from_secs(40_000));
+    let minute = Meter::full("requests", 600, MINUTE, START);
+    let of_day = BucketPlan { meter: Arc::from("requests"), ..unknown("requests_day") };
+    for meters in [vec![day.clone(), minute.clone()], vec![minute, day]] {
+        for plan in
+            [vec![unknown("requests")], vec![unknown("requests"), of_day.clone()], vec![of_day.clone(), unknown("requests")]]
+        {
+            expect("a minute and a day", &fleet(group(plan), meters.clone(), Headers::All, 1_500), 1.02, 0.1);
+        }
+    }
+}
+
+/// Calls of 3 to 30 s, which are many in flight while the first answer is still to come.
+#[test]
+fn slow_calls() {
+    let slow = |fleet: Fleet| Fleet { workers: 400, slowest_ms: 30_000, ..fleet };
+    let meter = Meter::full("requests", 600, MINUTE, START);
+    let fleet = slow(requests(per_minute("requests", 600), meter.clone(), Headers::All, 2_600));
+    expect("slow, known", &fleet, 1.02, 0.1);
+    expect("slow, known, told late", &Fleet { tells_late: true, ..fleet.clone() }, 1.02, 0.1);
+    // The first of four answers comes after eight seconds, in the worst of ten seeds after twenty: nothing is known before.
+    expect("slow, unknown", &slow(requests(unknown("requests"), meter, Headers::All, 2_600)), 1.12, 0.1);
+    let meter = Meter::window("requests", 600, MINUTE, START - MINUTE.scaled(0.4));
+    let fleet = slow(requests(windowed("requests", 600, MINUTE), meter, Headers::All, 2_600));
+    expect("slow, window", &fleet, 1.05, 0.1);
+    expect("slow, window, told late", &Fleet { tells_late: true, ..fleet }, 1.05, 0.1);
 }
 
 #[test]

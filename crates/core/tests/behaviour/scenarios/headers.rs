@@ -87,6 +87,27 @@ fn lc03_cuts_at_once_and_rises_when_sure() {
     }
 }
 
+/// LC03 and I-1: headers that tell of twice the limit a person wrote raise neither it nor what is let through in a minute.
+#[test]
+fn lc03_a_limit_that_a_person_wrote_is_kept() {
+    let plan = group(vec![per_minute("requests", 60)]);
+    let mut world = World::new(1);
+    world.push_many(&plan, 400);
+    world.decide();
+    for second in 1..=120 {
+        for id in world.open.keys().copied().collect::<Vec<_>>() {
+            world.answer(id, &tells("requests", 120, 110, Some((Span::from_secs(5), ResetMeans::Full))));
+        }
+        world.run_until(at(f64::from(second)));
+    }
+    let within = |from: f64, to: f64| {
+        let sent = world.granted.iter().filter(|granted| (at(from)..at(to)).contains(&granted.slot.send_at));
+        sent.count()
+    };
+    assert!(within(0.0, 60.0) <= 120, "a full bucket and a minute of refill: {}", within(0.0, 60.0));
+    assert!(within(60.0, 120.0) <= 61, "a minute of refill: {}", within(60.0, 120.0));
+}
+
 /// LC03: the same call telling it three times is one witness.
 #[test]
 fn lc03_one_call_is_one_witness() {

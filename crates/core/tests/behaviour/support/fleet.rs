@@ -28,6 +28,8 @@ pub struct Cost {
 #[derive(Clone)]
 pub struct Fleet {
     pub workers: usize,
+    /// The longest a call takes, in ms; the shortest is a tenth of it.
+    pub slowest_ms: i64,
     pub calls: Vec<Cost>,
     pub plan: Arc<GroupPlan>,
     pub provider: Provider,
@@ -66,10 +68,13 @@ enum Event {
     Look,
 }
 
-/// From sending to the answer, 0.2 to 2 s; a tenth of that on the way there, at most 40 ms.
-fn latency(seed: u64, call: usize, attempt: u32) -> (Span, Span) {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ ((call as u64) << 8) ^ u64::from(attempt));
-    (Span::from_millis(rng.random_range(5..40)), Span::from_millis(rng.random_range(200..2_000)))
+impl Fleet {
+    /// The way to the provider, 5 to 40 ms, and the whole time to the answer.
+    fn latency(&self, call: usize, attempt: u32) -> (Span, Span) {
+        let seed = self.seed;
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ ((call as u64) << 8) ^ u64::from(attempt));
+        (Span::from_millis(rng.random_range(5..40)), Span::from_millis(rng.random_range(self.slowest_ms / 10..self.slowest_ms)))
+    }
 }
 
 impl Fleet {
@@ -100,7 +105,7 @@ impl Fleet {
         let (mut now, mut end) = (START, START);
         for (call, cost) in self.calls.iter().enumerate() {
             let Some(Reverse(worker)) = free.pop() else { break };
-            let (_, took) = latency(self.seed, call, 0);
+            let (_, took) = self.latency(call, 0);
             let units = |meter: &str| units(*cost, meter);
             now = provider.fits_at(now.max(worker), &units);
             provider.arrive(now, &units);
@@ -150,7 +155,7 @@ impl Run<'_> {
             Event::Arrive { call, attempt, id } => {
                 let cost = self.fleet.calls[call];
                 let signal = self.provider.arrive(self.world.now, &|meter| units(cost, meter));
-                let (there, took) = latency(self.fleet.seed, call, attempt);
+                let (there, took) = self.fleet.latency(call, attempt);
                 self.outcome.sent += 1;
                 // The answer leaves when the work is done; refusals at once.
                 let back = if signal.kind == AnswerKind::Ok { took - there } else { there };
@@ -200,7 +205,7 @@ impl Run<'_> {
         self.outcome.denied += u32::try_from(self.world.denied.len() - denied).expect("few");
         for grant in &self.world.granted[granted..] {
             let (call, attempt) = self.calls[&grant.ask.id];
-            let (there, _) = latency(self.fleet.seed, call, attempt);
+            let (there, _) = self.fleet.latency(call, attempt);
             self.events.push(Reverse((grant.slot.send_at + there, Event::Arrive { call, attempt, id: grant.ask.id })));
         }
         let look = self.world.look.filter(|look| self.looked_for.is_none_or(|at| at <= self.world.now || *look < at));

@@ -107,6 +107,11 @@ impl Meter {
         }
     }
 
+    /// The meter's name without the window in it: `requests_day` counts requests.
+    pub fn counts(&self) -> &'static str {
+        self.name.split_once('_').map_or(self.name, |(meter, _)| meter)
+    }
+
     fn reading(&self, now: FleetTime) -> ObservedBucket {
         let remaining = (self.left().max(0) / self.scale()) as u64;
         let (reset, means) = match &self.kind {
@@ -120,7 +125,8 @@ impl Meter {
         };
         ObservedBucket {
             name: self.name.to_string(),
-            meter: self.name.to_string(),
+            meter: self.counts().to_string(),
+            window: self.name.contains('_').then_some(self.per),
             limit: Some(self.limit),
             remaining: Some(remaining),
             reset_in: Some(reset),
@@ -154,7 +160,7 @@ impl Provider {
         let fits = self.fits_at(now, cost);
         if fits <= now {
             for meter in &mut self.meters {
-                meter.take(now, cost(meter.name));
+                meter.take(now, cost(meter.counts()));
             }
         }
         let mut signal = Signal { retryable: fits > now, ..Signal::default() };
@@ -180,7 +186,7 @@ impl Provider {
 
     /// When a call fits everywhere.
     pub fn fits_at(&mut self, now: FleetTime, cost: &dyn Fn(&str) -> u64) -> FleetTime {
-        self.meters.iter_mut().map(|meter| meter.fits_at(now, cost(meter.name))).max().unwrap_or(now)
+        self.meters.iter_mut().map(|meter| meter.fits_at(now, cost(meter.counts()))).max().unwrap_or(now)
     }
 }
 
