@@ -141,8 +141,8 @@ fn tokens_of_mixed_sizes() {
 fn tokens_that_overrun() {
     let meters = vec![Meter::full("tokens", 200_000, MINUTE, START)];
     for (plan, headers, most_rejected) in [
-        (per_minute("tokens", 200_000), Headers::All, 1.0),
-        (unknown("tokens"), Headers::All, 1.0),
+        (per_minute("tokens", 200_000), Headers::All, 1.5),
+        (unknown("tokens"), Headers::All, 2.0),
         (per_minute("tokens", 200_000), Headers::Bare, 3.0),
     ] {
         let what = format!("overrun, {:?} known, {headers:?}", plan.limit);
