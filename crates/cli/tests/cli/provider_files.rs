@@ -33,10 +33,23 @@ impl Drop for Folder {
     }
 }
 
-/// The first block of the guide in a language.
-fn block(language: &str) -> String {
-    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/adding-a-provider.md")).unwrap();
+/// The first block of a guide in a language.
+fn block_of(guide: &str, language: &str) -> String {
+    let guide = fs::read_to_string(format!("{}/../../docs/{guide}.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
     guide.split(&format!("```{language}\n")).nth(1).unwrap().split("```").next().unwrap().to_owned()
+}
+
+fn block(language: &str) -> String {
+    block_of("adding-a-provider", language)
+}
+
+#[test]
+fn the_guide_to_migrating_is_a_valid_configuration() {
+    let folder = Folder::new("migrating");
+    let file = folder.write("paceline.yaml", &block_of("migrating-a-provider", "yaml"));
+    let (status, out, err) = run(&["check-config", &file, "--resolve", "anthropic/prod/claude-sonnet-4"]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("40000") && !out.contains("warning"), "a tenth of what was bought: {out}");
 }
 
 #[test]

@@ -25,8 +25,8 @@ not here is read by what everybody does ([`generic`](#generic)); how to add one 
 
 Every fact has a source, the day somebody last looked (`checked`), and how sure it is: `document` (the vendor's or a standard's page),
 `sdk` (source of the vendor's SDK), `recorded` (a real answer), `measured`, `third-party` (only tests or write-ups of others), `unsure`.
-What is old or not sure is a first guess: the headers of the first answers correct limits, and `paceline status --unread` shows what a
-provider says that no file knows. A file says only what differs from the one it extends.
+What is old or not sure is a first guess: the headers of the first answers correct limits, and
+`paceline_unread_headers_total` counts what a provider says that no file knows. A file says only what differs from the one it extends.
 ";
 
 #[test]
