@@ -4,7 +4,7 @@ use rand::Rng;
 
 use crate::amounts::Amounts;
 use crate::backoff;
-use crate::bucket::BucketState;
+use crate::bucket::{BucketState, Observation};
 use crate::floor::{self, Floor};
 use crate::holds::Holds;
 use crate::learn::{self, Seen};
@@ -385,7 +385,8 @@ fn cap_levels(value: &mut ScopeValue, binding: &Binding, lease: &Lease, signal: 
     }
 }
 
-/// Buckets that refill evenly, and about which the refusal is silent, hold less than the call cost. A window is left alone: it
+/// Buckets that refill evenly, and about which the refusal is silent, hold less than the call cost: an observation that counts
+/// all that was granted so far, so that what those calls turn out to use is not taken a second time. A window is left alone: it
 /// would stay empty until an end that nobody has told.
 fn empty_levels(value: &mut ScopeValue, binding: &Binding, lease: &Lease, signal: &Signal, now: FleetTime) {
     for index in &binding.buckets {
@@ -398,9 +399,11 @@ fn empty_levels(value: &mut ScopeValue, binding: &Binding, lease: &Lease, signal
             continue;
         };
         let (Some(cost), Some(level)) = (charge_of(lease, bucket), bucket.level_at(now)) else { continue };
-        if level >= cost {
-            bucket.shift_level(cost - Milli::from_milli(1) - level, now);
+        let most = cost - Milli::from_milli(1);
+        if level > most {
+            bucket.shift_level(most - level, now);
         }
+        bucket.observed = Some(Observation { mark: bucket.fired, remaining: most.at_least_zero(), at: now });
     }
 }
 
@@ -465,6 +468,7 @@ fn shrink_ramp(value: &mut ScopeValue, binding: &Binding, lease: &Lease) {
         let halved = Milli::from_milli(group.ramp.as_milli() / 2);
         group.ramp = halved.max(Milli::from_units(1));
         group.ramp_met_refusal = true;
+        group.is_starting = false;
     }
 }
 
