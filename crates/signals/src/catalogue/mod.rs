@@ -24,7 +24,7 @@ pub(crate) use body_facts::{BodyBucketFact, BodyFacts, BucketListFact, QuotaFact
 pub(crate) use bucket::{Bucket, NamedBy, words_of};
 pub(crate) use facts::{AnswerFact, PartFact, Quantity, RefusalFact, Unusable, WaitFact};
 pub(crate) use matching::BodyPath;
-pub(crate) use names::{BucketRef, Target};
+pub(crate) use names::{BucketRef, Lookup, Target};
 
 /// The provider whose file holds what everybody does; every other file extends it.
 pub(crate) const GENERIC: &str = "generic";

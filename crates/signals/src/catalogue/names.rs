@@ -130,24 +130,30 @@ impl NameIndex {
         self.hints = Hints::new(hints);
     }
 
-    /// Whether a name looks as if it spoke of limits.
-    pub(crate) fn looks_like_limit(&self, name: &str) -> bool {
-        name.len() <= LONGEST_NAME && self.hints.are_in(name)
-    }
-
-    /// The rule that reads a header, in any casing.
-    pub(crate) fn find<'p>(&'p self, name: &str, vocabulary: &Vocabulary) -> Option<Target<'p>> {
+    /// What a header is to us, in any casing.
+    pub(crate) fn find<'p>(&'p self, name: &str, vocabulary: &Vocabulary) -> Lookup<'p> {
         let hash = hash(name);
         let is_it = |known: &&Exact| known.hash == hash && known.name.eq_ignore_ascii_case(name);
         if let Some(exact) = self.by_length.get(name.len()).into_iter().flatten().find(is_it) {
-            return Some(exact.stored.target());
+            return Lookup::Rule(exact.stored.target());
         }
-        if !self.looks_like_limit(name) {
-            return None;
+        if name.len() > LONGEST_NAME || !self.hints.are_in(name) {
+            return Lookup::Unrelated;
         }
         let name = name.to_ascii_lowercase();
-        self.patterns.iter().find_map(|pattern| pattern.target(&name, vocabulary))
+        let target = self.patterns.iter().find_map(|pattern| pattern.target(&name, vocabulary));
+        target.map_or(Lookup::LooksLikeLimit, Lookup::Rule)
     }
+}
+
+/// What a header's name says to us.
+pub(crate) enum Lookup<'p> {
+    /// A rule reads it.
+    Rule(Target<'p>),
+    /// No rule reads it, but it looks as if it spoke of limits.
+    LooksLikeLimit,
+    /// It speaks of something else.
+    Unrelated,
 }
 
 impl Stored {
@@ -199,8 +205,11 @@ fn fit<'n>(pieces: &[Piece], name: &'n str) -> Option<&'n str> {
 
 /// The same for names that differ in casing only (and for few others).
 fn hash(name: &str) -> u64 {
-    name.bytes().fold(name.len() as u64, |hash, byte| {
-        (hash.rotate_left(5) ^ u64::from(byte | 0x20)).wrapping_mul(0x517c_c1b7_2722_0a95)
+    let (chunks, rest) = name.as_bytes().as_chunks::<8>();
+    let mut last = [0_u8; 8];
+    last.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+    chunks.iter().chain([&last]).fold(name.len() as u64, |hash, chunk| {
+        (hash.rotate_left(5) ^ (u64::from_le_bytes(*chunk) | 0x2020_2020_2020_2020)).wrapping_mul(0x517c_c1b7_2722_0a95)
     })
 }
 

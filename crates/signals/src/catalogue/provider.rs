@@ -7,7 +7,7 @@ use paceline_core::units::Span;
 use super::bucket::Bucket;
 use super::facts::{AnswerFact, BucketFact, Charge, FamilyFact, ProviderFacts, Repeat};
 use super::limit::Limit;
-use super::names::{NameIndex, Pattern, Piece, Stored, Target, pieces};
+use super::names::{Lookup, NameIndex, Pattern, Piece, Stored, pieces};
 use super::provenance::Provenance;
 use super::{Catalogue, CatalogueError};
 
@@ -178,14 +178,9 @@ impl Provider {
         })
     }
 
-    /// The rule that reads a header.
-    pub(crate) fn find_header(&self, name: &str) -> Option<Target<'_>> {
+    /// What a header is to this provider's rules.
+    pub(crate) fn find_header(&self, name: &str) -> Lookup<'_> {
         self.names.find(name, &self.facts.vocabulary)
-    }
-
-    /// Whether a header that nothing reads is worth telling.
-    pub(crate) fn looks_like_limit(&self, name: &str) -> bool {
-        self.names.looks_like_limit(name)
     }
 
     /// Makes a provider of merged facts.

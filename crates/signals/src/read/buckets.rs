@@ -36,28 +36,38 @@ pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) 
             }
         }
     }
-    let is_weak = |draft: &Draft| {
-        provider.facts().families.get(draft.family).is_some_and(|family| family.only_together) && !draft.is_whole()
-    };
-    let (weak, drafts): (Vec<Draft>, Vec<Draft>) = collapse(drafts).into_iter().partition(is_weak);
-    weak.iter().flat_map(|draft| &draft.fields).for_each(|name| tell(&mut hits.unread, name));
+    let drafts = without_weak(provider, collapse(drafts), &mut hits.unread);
     let mut structured = rate_limit::read(hits, clock);
     malformed.append(&mut structured.malformed);
     malformed.iter().for_each(|name| tell(&mut hits.malformed, name));
     unread.iter().for_each(|name| tell(&mut hits.unread, name));
 
     let mut joined = Joined::default();
-    let (passed_on, ours): (Vec<Draft>, Vec<Draft>) = fold_summaries(drafts).into_iter().partition(|draft| draft.is_passed_on);
-    for draft in ours {
-        let named_by = draft.bucket.named_by;
-        joined.add(structured.with_window(draft.finish(clock)), named_by);
+    let mut passed_on = Vec::new();
+    for draft in fold_summaries(drafts) {
+        let (named_by, is_passed_on) = (draft.bucket.named_by, draft.is_passed_on);
+        let reading = structured.with_window(draft.finish(clock));
+        if is_passed_on { passed_on.push(reading) } else { joined.add(reading, named_by) }
     }
     for reading in std::mem::take(&mut structured.buckets) {
         joined.add(structured.with_window(reading), NamedBy::Nothing);
     }
-    passed_on.into_iter().for_each(|draft| joined.add_passed_on(draft.finish(clock)));
+    passed_on.into_iter().for_each(|reading| joined.add_passed_on(reading));
     joined.buckets.truncate(MOST_BUCKETS);
     joined.buckets.into_iter().map(|(reading, _)| reading).collect()
+}
+
+/// Leaves out what is too weak a hint to be a bucket; its headers are unread.
+fn without_weak(provider: &Provider, mut drafts: Vec<Draft>, unread: &mut Vec<String>) -> Vec<Draft> {
+    let families = &provider.facts().families;
+    drafts.retain(|draft| {
+        let is_weak = !draft.is_whole() && families.get(draft.family).is_some_and(|family| family.only_together);
+        if is_weak {
+            draft.fields.iter().for_each(|name| tell(unread, name));
+        }
+        !is_weak
+    });
+    drafts
 }
 
 /// Adds buckets that something beside the headers describes, unless the headers describe the same ones.

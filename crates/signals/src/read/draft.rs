@@ -65,7 +65,7 @@ impl Draft {
             window: None,
             fill: None,
             is_spent: None,
-            fields: Vec::new(),
+            fields: Vec::with_capacity(4),
         }
     }
 
@@ -175,6 +175,9 @@ impl Draft {
 
 /// Puts repeated lines together unless they describe buckets of their own.
 pub(super) fn collapse(drafts: Vec<Draft>) -> Vec<Draft> {
+    if drafts.iter().all(|draft| draft.occurrence == 0) {
+        return drafts;
+    }
     let mut kept: Vec<Draft> = Vec::new();
     for draft in drafts {
         let first = kept.iter_mut().find(|first| {
@@ -194,6 +197,9 @@ pub(super) fn collapse(drafts: Vec<Draft>) -> Vec<Draft> {
 /// Folds a bucket that sums up the others of its family into them: it says which of them refused, or until when. Alone, or when it
 /// refuses and none of the others does, it is a bucket of its own.
 pub(super) fn fold_summaries(drafts: Vec<Draft>) -> Vec<Draft> {
+    if !drafts.iter().any(|draft| draft.bucket.sums_up) {
+        return drafts;
+    }
     let (summaries, mut others): (Vec<Draft>, Vec<Draft>) = drafts.into_iter().partition(|draft| draft.bucket.sums_up);
     for summary in summaries {
         let is_spent = summary.is_spent == Some(true);

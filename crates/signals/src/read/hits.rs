@@ -1,6 +1,6 @@
 //! One pass over the headers: which rule reads which value.
 
-use crate::catalogue::{Provider, Target};
+use crate::catalogue::{Lookup, Provider, Target};
 
 /// At most this many unread and malformed names are told: a hostile answer must not grow ours.
 const MOST_NAMES: usize = 32;
@@ -29,17 +29,17 @@ pub(super) struct Hits<'p, 'a> {
 
 impl<'p, 'a> Hits<'p, 'a> {
     pub(super) fn collect(provider: &'p Provider, headers: &'a [(&'a str, &'a [u8])]) -> Self {
-        let mut hits = Self { all: Vec::new(), unread: Vec::new(), malformed: Vec::new() };
+        let mut hits =
+            Self { all: Vec::with_capacity(headers.len().min(MOST_HITS)), unread: Vec::new(), malformed: Vec::new() };
         for (name, value) in headers {
             let passed_on = provider.without_prefix(name);
             match provider.find_header(passed_on.unwrap_or(name)) {
-                Some(target) if hits.all.len() < MOST_HITS => {
+                Lookup::Rule(target) if hits.all.len() < MOST_HITS => {
                     let text = std::str::from_utf8(value).ok().map(str::trim);
                     hits.all.push(Hit { name, value: text, bytes: value, target, is_passed_on: passed_on.is_some() });
                 }
-                Some(_) => {}
-                None if provider.looks_like_limit(name) => tell(&mut hits.unread, name),
-                None => {}
+                Lookup::LooksLikeLimit => tell(&mut hits.unread, name),
+                Lookup::Rule(_) | Lookup::Unrelated => {}
             }
         }
         hits

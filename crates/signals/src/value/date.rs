@@ -15,6 +15,35 @@ pub(crate) fn http_date(text: &str, near: FleetTime) -> Option<FleetTime> {
     if text.len() > 80 || !text.is_ascii() {
         return None;
     }
+    imf_fixdate(text.as_bytes()).or_else(|| by_words(text, near))
+}
+
+/// `Fri, 06 Feb 2026 12:00:00 GMT`: what nearly every server sends with nearly every answer, hence without taking it apart.
+fn imf_fixdate(text: &[u8]) -> Option<FleetTime> {
+    let (name, rest) = text.split_at_checked(5)?;
+    let is_spaced = |at: usize, expected: u8| rest.get(at) == Some(&expected);
+    let is_shaped =
+        name.ends_with(b", ") && is_spaced(2, b' ') && is_spaced(6, b' ') && is_spaced(11, b' ') && is_spaced(14, b':');
+    if !(is_shaped && is_spaced(17, b':') && rest.get(20..) == Some(b" GMT")) {
+        return None;
+    }
+    let number = |from: usize, to: usize| {
+        let digits = rest.get(from..to)?;
+        let add =
+            |sum: Option<i16>, byte: &u8| byte.is_ascii_digit().then(|| sum.map(|sum| sum * 10 + i16::from(byte - b'0')))?;
+        digits.iter().fold(Some(0), add)
+    };
+    let small = |from: usize, to: usize| i8::try_from(number(from, to)?).ok();
+    let month =
+        MONTHS.iter().position(|month| rest.get(3..6).is_some_and(|text| text.eq_ignore_ascii_case(month.as_bytes())))?;
+    let date = civil::Date::new(number(7, 11)?, i8::try_from(month + 1).ok()?, small(0, 2)?).ok()?;
+    // A leap second is left to the thorough way.
+    let time = civil::Time::new(small(12, 14)?, small(15, 17)?, small(18, 20)?, 0).ok()?;
+    let utc = Offset::UTC.to_timestamp(date.to_datetime(time)).ok()?;
+    Some(FleetTime::from_micros(utc.as_microsecond()))
+}
+
+fn by_words(text: &str, near: FleetTime) -> Option<FleetTime> {
     let lower = text.to_ascii_lowercase();
     let without_comment = lower.split_once('(').map_or(lower.as_str(), |(date, _)| date);
     let mut parts = Parts::default();
