@@ -75,12 +75,11 @@ fn overview(files: &[(&str, ProviderFacts)]) -> String {
 }
 
 fn section(name: &str, facts: &ProviderFacts) -> String {
-    let mut text = format!("<a id=\"{name}\"></a>\n\n## {}\n\n", facts.title.as_deref().unwrap_or(name));
+    let title = facts.title.as_deref().unwrap_or(name);
     let base = facts.extends.as_deref().unwrap_or(super::GENERIC);
-    if name != super::GENERIC {
-        text.push_str(&format!("`{name}`, extends [`{base}`](#{base})"));
-        text.push_str(&facts.version.map_or_else(|| ".\n\n".to_owned(), |version| format!("; version {version}.\n\n")));
-    }
+    let extends = if name == super::GENERIC { String::new() } else { format!(", extends [`{base}`](#{base})") };
+    let version = facts.version.map(|version| format!("; version {version}")).unwrap_or_default();
+    let mut text = format!("## {name}\n\n{title}{extends}{version}.\n\n");
     text.push_str(&titled("What it counts", &["meter", "refill", "window", "a reset is", "whose", "more"], meters(facts)));
     text.push_str(&titled("Headers", &["name", "says", "of"], headers(facts)));
     text.push_str(&titled("Bodies", &["where", "says"], bodies(&facts.body)));

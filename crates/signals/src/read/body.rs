@@ -145,8 +145,8 @@ pub(super) fn bare_code(code: &str) -> &str {
 
 /// The last error in a stream of events (`data: {"error": ...}`), which is how a refusal ends an answer that had begun.
 fn event_with_error(text: &str) -> Option<&str> {
-    let payloads = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-    payloads.filter(|payload| payload.starts_with('{') && payload.contains("\"error\"")).next_back()
+    let mut payloads = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    payloads.rfind(|payload| payload.starts_with('{') && payload.contains("\"error\""))
 }
 
 /// A JSON text that was cut off, closed after its last complete member, so that what came before the cut can be read.
