@@ -9,6 +9,7 @@ use paceline_signals::{Answer, CatalogueError, Provider, Repeat, catalogue, read
 #[test]
 fn providers_are_found_in_any_casing() {
     assert_eq!(catalogue().get("OpenAI").map(Provider::title), Some("OpenAI"));
+    assert_eq!(catalogue().get("azure_openai").map(Provider::title), Some("Azure OpenAI"));
     assert_eq!(catalogue().get("opnai").map(Provider::name), None);
     assert_eq!(catalogue().get_or_generic("opnai").name(), "generic");
     assert_eq!(catalogue().providers().next().map(Provider::name), Some("generic"));

@@ -71,10 +71,10 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The provider of that name (any casing), or of which it is another name.
+    /// The provider of that name (any casing, `-` and `_` alike), or of which it is another name.
     pub fn get(&self, name: &str) -> Option<&Provider> {
-        let by_name = |provider: &&Provider| provider.name().eq_ignore_ascii_case(name);
-        let by_other = |provider: &&Provider| provider.also_called().iter().any(|other| other.eq_ignore_ascii_case(name));
+        let by_name = |provider: &&Provider| is_same_name(provider.name(), name);
+        let by_other = |provider: &&Provider| provider.also_called().iter().any(|other| is_same_name(other, name));
         self.providers().find(by_name).or_else(|| self.providers().find(by_other))
     }
 
@@ -166,4 +166,10 @@ pub fn use_files(files: &[(String, String)]) -> Result<(), CatalogueError> {
 #[expect(clippy::expect_used, reason = "the files are part of the binary; a test reads them all")]
 fn built_in() -> Catalogue {
     Catalogue::built_in().expect("the built-in provider files are valid")
+}
+
+/// Whether two names are the same to people: in any casing, with hyphens, underscores or blanks between the words.
+fn is_same_name(one: &str, other: &str) -> bool {
+    let plain = |byte: u8| if matches!(byte, b'_' | b' ') { b'-' } else { byte.to_ascii_lowercase() };
+    one.bytes().map(plain).eq(other.bytes().map(plain))
 }

@@ -1,5 +1,8 @@
 //! From a header's name to the rule that reads it, without allocating for the many headers that no rule reads.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
 use super::bucket::Bucket;
 use super::facts::Vocabulary;
 
@@ -56,15 +59,14 @@ impl BucketRef<'_> {
 /// The compiled names of one provider.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameIndex {
-    /// Exact names by length, with their hashes: a look-up compares numbers and never allocates.
-    by_length: Vec<Vec<Exact>>,
+    /// Exact names by hash: a look-up never allocates.
+    exact: HashMap<u64, Vec<Exact>, BuildHasherDefault<AsIs>>,
     patterns: Vec<Pattern>,
     hints: Hints,
 }
 
 #[derive(Clone, Debug)]
 struct Exact {
-    hash: u64,
     name: String,
     stored: Stored,
 }
@@ -110,13 +112,9 @@ const LONGEST_NAME: usize = 128;
 impl NameIndex {
     /// Adds an exact name, lower case. The first entry of a name counts.
     pub(crate) fn add(&mut self, name: &str, stored: Stored) {
-        if self.by_length.len() <= name.len() {
-            self.by_length.resize_with(name.len() + 1, Vec::new);
-        }
-        if let Some(same_length) = self.by_length.get_mut(name.len())
-            && !same_length.iter().any(|known| known.name == name)
-        {
-            same_length.push(Exact { hash: hash(name), name: name.to_owned(), stored });
+        let known = self.exact.entry(hash(name)).or_default();
+        if !known.iter().any(|known| known.name == name) {
+            known.push(Exact { name: name.to_owned(), stored });
         }
     }
 
@@ -132,9 +130,8 @@ impl NameIndex {
 
     /// What a header is to us, in any casing.
     pub(crate) fn find<'p>(&'p self, name: &str, vocabulary: &Vocabulary) -> Lookup<'p> {
-        let hash = hash(name);
-        let is_it = |known: &&Exact| known.hash == hash && known.name.eq_ignore_ascii_case(name);
-        if let Some(exact) = self.by_length.get(name.len()).into_iter().flatten().find(is_it) {
+        let of_hash = self.exact.get(&hash(name)).into_iter().flatten();
+        if let Some(exact) = of_hash.into_iter().find(|known| known.name.eq_ignore_ascii_case(name)) {
             return Lookup::Rule(exact.stored.target());
         }
         if name.len() > LONGEST_NAME || !self.hints.are_in(name) {
@@ -209,8 +206,27 @@ fn hash(name: &str) -> u64 {
     let mut last = [0_u8; 8];
     last.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
     chunks.iter().chain([&last]).fold(name.len() as u64, |hash, chunk| {
-        (hash.rotate_left(5) ^ (u64::from_le_bytes(*chunk) | 0x2020_2020_2020_2020)).wrapping_mul(0x517c_c1b7_2722_0a95)
+        let mixed = (hash ^ (u64::from_le_bytes(*chunk) | 0x2020_2020_2020_2020)).wrapping_mul(0x517c_c1b7_2722_0a95);
+        mixed ^ (mixed >> 32)
     })
+}
+
+/// Takes a number for its own hash.
+#[derive(Clone, Copy, Debug, Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
 }
 
 /// Parts of names, searched for all at once: two letters decide whether any of them may begin here.

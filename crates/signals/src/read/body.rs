@@ -105,8 +105,9 @@ impl<'p> Body<'p> {
     fn field_wait(&self, path: &BodyPath, forms: &[TimeForm], clock: &Clock) -> Option<Wait> {
         let Self::Json(value, _) = self else { return None };
         let mut longest: Option<Span> = None;
-        path.visit(value, &mut |scalar| {
-            let read = text_of(scalar).and_then(|text| usable(text.trim(), forms, clock));
+        path.visit(value, &mut |found| {
+            let text = text_of(found).or_else(|| seconds_and_nanos(found).map(Cow::Owned));
+            let read = text.and_then(|text| usable(text.trim(), forms, clock));
             longest = longest.max(read.map(|(span, _)| span));
         });
         Some(Wait { span: longest?, source: Source::ErrorBody, field: format!("body {path}"), rule: Rule::BodyField })
@@ -126,6 +127,14 @@ impl<'p> Body<'p> {
         }?;
         Some(Wait { span, source: Source::ErrorBody, field, rule: Rule::BodySentence })
     }
+}
+
+/// google.protobuf.Duration as some clients write it: `{"seconds": 34, "nanos": 500000000}`.
+fn seconds_and_nanos(value: &Value) -> Option<String> {
+    let part = |name: &str| value.get(name).map_or(Some(0), |part| text_of(part)?.parse::<u64>().ok());
+    let has_either = value.get("seconds").is_some() || value.get("nanos").is_some();
+    let nanos = part("nanos").filter(|nanos| *nanos < 1_000_000_000)?;
+    has_either.then_some(format!("{}.{nanos:09}s", part("seconds")?))
 }
 
 /// Strings and numbers.
