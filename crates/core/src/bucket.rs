@@ -256,9 +256,16 @@ impl BucketState {
         }
         if waited && self.paced_until > opening.at {
             opening.at = self.paced_until;
-            opening.source = Source::Pacing;
+            opening.source = if self.is_spread(now, &rate) { Source::Pacing } else { Source::Bucket };
         }
         opening
+    }
+
+    /// Whether it is our spreading that makes paced calls wait, rather than the refill: more than half of what goes out is
+    /// surplus, or a window's quota.
+    fn is_spread(&self, now: FleetTime, rate: &Rate) -> bool {
+        let per_tau = rate.gained_in(drain_time(rate.per));
+        self.is_windowed() || self.level.at(now, rate) > margin(rate, Milli::ZERO) + per_tau
     }
 
     /// Takes `cost` for a call to be sent at `send`, whose place in the paced line was `base`; returns the mark and window.

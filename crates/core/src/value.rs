@@ -58,6 +58,9 @@ pub struct GroupState {
     pub ramp_cut_mark: u64,
     /// Whether the ramp has met a refusal: from then on it grows by one per round trip instead of doubling.
     pub ramp_met_refusal: bool,
+    /// Whether the group began with no known limit and has met neither an empty bucket nor a floor since: what turns up in
+    /// its buckets is then sent as fast as the ramp grows, instead of spread.
+    pub is_starting: bool,
 }
 
 impl GroupState {
@@ -74,6 +77,7 @@ impl GroupState {
             ramp: Milli::from_units(u64::from(RAMP_START)),
             ramp_cut_mark: 0,
             ramp_met_refusal: false,
+            is_starting: false,
         }
     }
 }
@@ -100,7 +104,8 @@ impl ScopeValue {
                 self.groups.len() - 1
             }
         };
-        let buckets = plan
+        let is_new = self.groups.get(group).is_some_and(|group| group.granted == 0);
+        let buckets: Vec<usize> = plan
             .buckets
             .iter()
             .map(|bucket| match self.position(&bucket.id) {
@@ -116,7 +121,19 @@ impl ScopeValue {
                 }
             })
             .collect();
+        if is_new {
+            let unknown =
+                self.rated(&buckets).next().is_some() && self.rated(&buckets).all(|rated| rated.effective().limit.is_none());
+            if let Some(group) = self.groups.get_mut(group) {
+                group.is_starting = unknown;
+            }
+        }
         Binding { plan, group, buckets }
+    }
+
+    /// Those of the buckets at these positions that refill.
+    pub fn rated(&self, positions: &[usize]) -> impl Iterator<Item = &BucketState> {
+        positions.iter().filter_map(|index| self.buckets.get(*index)).filter(|bucket| !bucket.is_held())
     }
 
     /// A value in place of one that was lost at `now`.

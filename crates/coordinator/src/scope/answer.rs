@@ -173,7 +173,7 @@ impl Scope {
         Some((queued, ask.class))
     }
 
-    /// The wait from now: until the line moves, and then for everyone before it at the scarcest bucket's rate, if all of
+    /// The wait from now: until the line moves, and then for everyone before it at the pace of the scarcest bucket, if all of
     /// them cost what this call costs.
     fn estimate(
         &self,
@@ -187,7 +187,9 @@ impl Scope {
         let per_call = binding.buckets.iter().zip(&binding.plan.buckets).filter_map(|(index, plan)| {
             let bucket = self.value.buckets.get(*index)?;
             let (cost, _) = decide::charge_for(&self.value, ask, *index, &plan.meter);
-            Some(bucket.rate()?.time_for(cost))
+            let rate = bucket.rate()?;
+            // A window's quota is handed out as soon as it opens.
+            Some(if bucket.is_windowed() { bucket.gap(cost, now) } else { rate.time_for(cost) })
         });
         let spacing = per_call.max().unwrap_or(Span::ZERO);
         let line = i64::try_from(ahead).unwrap_or(i64::MAX).saturating_mul(spacing.as_micros());

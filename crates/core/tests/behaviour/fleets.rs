@@ -58,6 +58,17 @@ fn a_bucket_that_only_headers_describe() {
 }
 
 #[test]
+fn a_full_bucket_that_only_headers_describe_is_used_up_in_a_short_run() {
+    // A third of the time a drain of the surplus would take: what the first answers show goes out as the ramp grows.
+    // The last call takes up to a second longer than the mean, which is what the minimum counts.
+    for (calls, most) in [(800, 1.10), (1_000, 1.05), (1_200, 1.05)] {
+        let meter = Meter::full("requests", 600, MINUTE, START);
+        let fleet = requests(unknown("requests"), meter, Headers::All, calls);
+        expect(&format!("{calls} calls on 600 per 60 s, unknown"), &fleet, most, 0.1);
+    }
+}
+
+#[test]
 fn a_bucket_that_only_headers_describe_and_that_others_have_drawn_on() {
     for level in [0, 10, 300] {
         let meter = Meter::bucket("requests", 600, MINUTE, 600, level, START);

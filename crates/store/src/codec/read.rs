@@ -220,6 +220,7 @@ fn group(stored: wire::Group, now: FleetTime, checks: &mut Checks) -> Option<Gro
         ramp: ramp.unwrap_or_else(|| Milli::from_units(u64::from(RAMP_START))),
         ramp_cut_mark: checks.count(stored.ramp_cut_mark, granted),
         ramp_met_refusal: stored.ramp_met_refusal,
+        is_starting: stored.is_starting,
     })
 }
 

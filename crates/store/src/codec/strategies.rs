@@ -123,9 +123,9 @@ fn learned() -> impl Strategy<Value = Learned> {
 
 fn group() -> impl Strategy<Value = GroupState> {
     let counts = (0..=MOST_COUNTED, 0..=1_000_u64, 0..=1_000_u64, any::<u32>());
-    let ramp = (1_000..=1_000_000_000_i64, any::<bool>());
+    let ramp = (1_000..=1_000_000_000_i64, any::<bool>(), any::<bool>());
     (any::<bool>(), of(floor()), counts, holds(), ramp).prop_map(
-        |(is_each, floor, (granted, cut, ramp_cut, refusals), flights, (ramp, ramp_met_refusal))| GroupState {
+        |(is_each, floor, (granted, cut, ramp_cut, refusals), flights, (ramp, ramp_met_refusal, is_starting))| GroupState {
             is_each,
             floor,
             granted,
@@ -135,6 +135,7 @@ fn group() -> impl Strategy<Value = GroupState> {
             ramp: Milli::from_milli(ramp),
             ramp_cut_mark: granted / 1_000 * ramp_cut,
             ramp_met_refusal,
+            is_starting,
             ..GroupState::new(Arc::from("named later"), is_each)
         },
     )

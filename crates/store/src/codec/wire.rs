@@ -178,6 +178,8 @@ pub(super) struct Group {
     pub(super) ramp_cut_mark: u64,
     #[prost(bool, tag = "10")]
     pub(super) ramp_met_refusal: bool,
+    #[prost(bool, tag = "11")]
+    pub(super) is_starting: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -123,8 +123,19 @@ fn holds(holds: &Holds) -> Vec<wire::Slot> {
 }
 
 fn group(state: &GroupState) -> wire::Group {
-    let GroupState { key, is_each, floor: under, granted, refusals, cut_mark, flights, ramp, ramp_cut_mark, ramp_met_refusal } =
-        state;
+    let GroupState {
+        key,
+        is_each,
+        floor: under,
+        granted,
+        refusals,
+        cut_mark,
+        flights,
+        ramp,
+        ramp_cut_mark,
+        ramp_met_refusal,
+        is_starting,
+    } = state;
     wire::Group {
         key: text(key),
         is_each: *is_each,
@@ -136,6 +147,7 @@ fn group(state: &GroupState) -> wire::Group {
         ramp: ramp.as_milli(),
         ramp_cut_mark: *ramp_cut_mark,
         ramp_met_refusal: *ramp_met_refusal,
+        is_starting: *is_starting,
     }
 }
 
