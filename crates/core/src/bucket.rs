@@ -3,6 +3,7 @@
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::level::{Level, Rate};
+use crate::pacing::{guard, margin};
 use crate::plan::{BucketPlan, Refill, StartLevel};
 use crate::signal::Source;
 use crate::units::{FleetTime, Milli, Span};
@@ -261,13 +262,6 @@ impl BucketState {
         opening
     }
 
-    /// Whether it is our spreading that makes paced calls wait, rather than the refill: more than half of what goes out is
-    /// surplus, or a window's quota.
-    fn is_spread(&self, now: FleetTime, rate: &Rate) -> bool {
-        let per_tau = rate.gained_in(drain_time(rate.per));
-        self.is_windowed() || self.level.at(now, rate) > margin(rate, Milli::ZERO) + per_tau
-    }
-
     /// Takes `cost` for a call to be sent at `send`, whose place in the paced line was `base`; returns the mark and window.
     pub fn take(
         &mut self,
@@ -299,38 +293,6 @@ impl BucketState {
         (self.fired, self.window_end)
     }
 
-    /// The distance to the next paced slot after a call of `cost`: what it will really use at the rate of refill and drain. At
-    /// most the time constant of the drain (I-5): after a large call the level alone keeps the next one waiting, and only as
-    /// long as that one needs.
-    pub fn gap(&self, cost: Milli, at: FleetTime) -> Span {
-        let Some(rate) = self.rate() else { return Span::ZERO };
-        let tau = drain_time(rate.per);
-        let cost = self.expected_use(cost);
-        if self.is_windowed() {
-            // The whole quota spread over tau.
-            return Rate::new(rate.limit, tau, rate.capacity).time_for(cost).min(tau);
-        }
-        let surplus = (self.level.at(at, &rate) - margin(&rate, cost)).at_least_zero();
-        let per_tau = rate.gained_in(tau) + surplus.min(self.burst_rate(&rate).capacity);
-        Rate::new(per_tau.max(Milli::from_milli(1)), tau, rate.capacity).time_for(cost).min(tau)
-    }
-
-    /// How far a slot may be moved within jitter at `base` before units would be lost at the brim, or the window ends.
-    pub fn room(&self, base: FleetTime) -> Span {
-        let Some(rate) = self.rate().filter(|_| self.started) else { return Span::MAX };
-        if self.is_windowed() {
-            let end = if self.window_is_over(base) { base + rate.per } else { self.window_end };
-            return (end - base).at_least_zero();
-        }
-        let burst = self.burst_rate(&rate);
-        let brim = rate.time_for(rate.capacity - self.level.at(base, &rate));
-        if burst.capacity < rate.capacity {
-            brim.min(burst.time_for(burst.capacity - self.burst.at(base, &burst)))
-        } else {
-            brim
-        }
-    }
-
     /// Makes the level at `now` what it would be with `change` more (or less). What has refilled until now is settled first:
     /// a loss that came before a bucket was full again would otherwise be forgotten at the brim.
     pub fn shift_level(&mut self, change: Milli, now: FleetTime) {
@@ -339,6 +301,8 @@ impl BucketState {
                 self.level.advance(now, &rate);
             }
             self.level.credit(change, &rate);
+            // A debt of more than the whole bucket would only punish calls that had no part in it.
+            self.level.amount = self.level.amount.max(Milli::ZERO - rate.capacity);
         }
     }
 
@@ -394,7 +358,7 @@ impl BucketState {
 
     /// What a reservation of `cost` typically turns out to use: paced by the reservation, calls that use half of it would
     /// leave half of the refill unused. At least a twentieth of it, at most four times.
-    fn expected_use(&self, cost: Milli) -> Milli {
+    pub(crate) fn expected_use(&self, cost: Milli) -> Milli {
         if self.typical_reserved <= Milli::ZERO {
             return cost;
         }
@@ -493,23 +457,8 @@ impl BucketState {
         self.fired_at_turn = self.fired.saturating_sub(cost.as_milli());
     }
 
-    fn burst_rate(&self, rate: &Rate) -> Rate {
+    pub(crate) fn burst_rate(&self, rate: &Rate) -> Rate {
         let burst = self.plan.burst.map_or(rate.capacity, Milli::from_units).min(rate.capacity);
         Rate { capacity: burst, ..*rate }
     }
-}
-
-/// What paced calls leave in the bucket: 0.15 s of refill, never so much that the call becomes impossible.
-pub fn margin(rate: &Rate, cost: Milli) -> Milli {
-    rate.gained_in(Span::from_millis(150)).min((rate.capacity - cost).at_least_zero())
-}
-
-/// The time constant with which a surplus is handed out while calls wait: 2/15 of the window, at most 8 s.
-pub fn drain_time(per: Span) -> Span {
-    Span::from_micros((per.as_micros() / 15).saturating_mul(2).clamp(1, 8_000_000))
-}
-
-/// Nothing is sent in the first moments after a window's boundary: clocks differ, and late calls of the old window land here.
-pub fn guard(per: Span) -> Span {
-    Span::from_micros((per.as_micros() / 40).min(150_000))
 }

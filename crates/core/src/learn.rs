@@ -5,8 +5,9 @@
 //! gives an interval for the level now: a level above it is cut at once, one below it is raised by a quarter of the distance
 //! (only by calls that had been in line), one inside it is left alone. The first observation sets the level outright.
 
-use crate::bucket::{BucketState, Observation, drain_time};
+use crate::bucket::{BucketState, Observation};
 use crate::level::{Level, Rate};
+use crate::pacing::drain_time;
 use crate::plan::{Refill, StartLevel};
 use crate::signal::{ObservedBucket, ResetMeans};
 use crate::units::{FleetTime, Milli, Span};

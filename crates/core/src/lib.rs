@@ -18,6 +18,7 @@ pub mod jitter;
 pub mod learn;
 pub mod lease;
 pub mod level;
+pub mod pacing;
 pub mod plan;
 pub mod queue;
 pub mod report;

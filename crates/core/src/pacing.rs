@@ -1,0 +1,61 @@
+//! How calls that had to wait are spread: the distance between their slots, the margin they leave, the room for jitter.
+
+use crate::bucket::BucketState;
+use crate::level::Rate;
+use crate::units::{FleetTime, Milli, Span};
+
+impl BucketState {
+    /// The distance to the next paced slot after a call of `cost`: what it will really use at the rate of refill and drain. At
+    /// most the time constant of the drain (I-5): after a large call the level alone keeps the next one waiting, and only as
+    /// long as that one needs.
+    pub fn gap(&self, cost: Milli, at: FleetTime) -> Span {
+        let Some(rate) = self.rate() else { return Span::ZERO };
+        let tau = drain_time(rate.per);
+        let cost = self.expected_use(cost);
+        if self.is_windowed() {
+            // The whole quota spread over tau.
+            return Rate::new(rate.limit, tau, rate.capacity).time_for(cost).min(tau);
+        }
+        let surplus = (self.level.at(at, &rate) - margin(&rate, cost)).at_least_zero();
+        let per_tau = rate.gained_in(tau) + surplus.min(self.burst_rate(&rate).capacity);
+        Rate::new(per_tau.max(Milli::from_milli(1)), tau, rate.capacity).time_for(cost).min(tau)
+    }
+
+    /// How far a slot may be moved within jitter at `base` before units would be lost at the brim, or the window ends.
+    pub fn room(&self, base: FleetTime) -> Span {
+        let Some(rate) = self.rate().filter(|_| self.started) else { return Span::MAX };
+        if self.is_windowed() {
+            let end = if self.window_is_over(base) { base + rate.per } else { self.window_end };
+            return (end - base).at_least_zero();
+        }
+        let burst = self.burst_rate(&rate);
+        let brim = rate.time_for(rate.capacity - self.level.at(base, &rate));
+        if burst.capacity < rate.capacity {
+            brim.min(burst.time_for(burst.capacity - self.burst.at(base, &burst)))
+        } else {
+            brim
+        }
+    }
+
+    /// Whether it is our spreading that makes paced calls wait, rather than the refill: more than half of what goes out is
+    /// surplus, or a window's quota.
+    pub(crate) fn is_spread(&self, now: FleetTime, rate: &Rate) -> bool {
+        let per_tau = rate.gained_in(drain_time(rate.per));
+        self.is_windowed() || self.level.at(now, rate) > margin(rate, Milli::ZERO) + per_tau
+    }
+}
+
+/// What paced calls leave in the bucket: 0.15 s of refill, never so much that the call becomes impossible.
+pub fn margin(rate: &Rate, cost: Milli) -> Milli {
+    rate.gained_in(Span::from_millis(150)).min((rate.capacity - cost).at_least_zero())
+}
+
+/// The time constant with which a surplus is handed out while calls wait: 2/15 of the window, at most 8 s.
+pub fn drain_time(per: Span) -> Span {
+    Span::from_micros((per.as_micros() / 15).saturating_mul(2).clamp(1, 8_000_000))
+}
+
+/// Nothing is sent in the first moments after a window's boundary: clocks differ, and late calls of the old window land here.
+pub fn guard(per: Span) -> Span {
+    Span::from_micros((per.as_micros() / 40).min(150_000))
+}
