@@ -232,19 +232,26 @@ impl Hasher for AsIs {
 /// Parts of names, searched for all at once: two letters decide whether any of them may begin here.
 #[derive(Clone, Debug, Default)]
 struct Hints {
+    /// By first letter, what may follow it.
+    by_first: [Begins; 32],
+}
+
+#[derive(Clone, Debug, Default)]
+struct Begins {
+    /// A bit for each second letter.
+    seconds: u32,
     words: Vec<String>,
-    /// By first letter, a bit for each second letter.
-    pairs: [u32; 32],
 }
 
 impl Hints {
     fn new(words: &[String]) -> Self {
-        let mut hints = Self { words: words.iter().map(|word| word.to_ascii_lowercase()).collect(), pairs: [0; 32] };
-        for word in &hints.words {
+        let mut hints = Self::default();
+        for word in words {
             let mut letters = word.bytes().map(folded);
             let (Some(first), second) = (letters.next(), letters.next()) else { continue };
-            if let Some(seconds) = hints.pairs.get_mut(first) {
-                *seconds |= second.map_or(u32::MAX, |second| 1 << second);
+            if let Some(begins) = hints.by_first.get_mut(first) {
+                begins.seconds |= second.map_or(u32::MAX, |second| 1 << second);
+                begins.words.push(word.to_ascii_lowercase());
             }
         }
         hints
@@ -252,16 +259,17 @@ impl Hints {
 
     fn are_in(&self, name: &str) -> bool {
         let bytes = name.as_bytes();
-        let begins = |window: &[u8]| match window {
-            [first, second] => self.pairs.get(folded(*first)).is_some_and(|seconds| seconds >> folded(*second) & 1 == 1),
-            _ => false,
-        };
-        bytes.windows(2).enumerate().filter(|(_, window)| begins(window)).any(|(at, _)| {
-            let rest = bytes.get(at..).unwrap_or_default();
-            self.words
-                .iter()
-                .any(|word| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes())))
+        bytes.array_windows::<2>().enumerate().any(|(at, [first, second])| {
+            self.by_first.get(folded(*first)).is_some_and(|begins| {
+                begins.seconds >> folded(*second) & 1 == 1 && begins.any_at(bytes.get(at..).unwrap_or_default())
+            })
         })
+    }
+}
+
+impl Begins {
+    fn any_at(&self, rest: &[u8]) -> bool {
+        self.words.iter().any(|word| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes())))
     }
 }
 

@@ -35,7 +35,7 @@ impl<'p, 'a> Hits<'p, 'a> {
             let passed_on = provider.without_prefix(name);
             match provider.find_header(passed_on.unwrap_or(name)) {
                 Lookup::Rule(target) if hits.all.len() < MOST_HITS => {
-                    let text = std::str::from_utf8(value).ok().map(str::trim);
+                    let text = std::str::from_utf8(value.trim_ascii()).ok();
                     hits.all.push(Hit { name, value: text, bytes: value, target, is_passed_on: passed_on.is_some() });
                 }
                 Lookup::LooksLikeLimit => tell(&mut hits.unread, name),

@@ -34,67 +34,83 @@ pub const LONGEST_READ: Span = Span::from_secs(1 << 31);
 /// `retry_after` and every `reset_in` count from the moment the answer arrived at the worker; the caller subtracts the time
 /// since then ([`Answer::age`]).
 pub fn read(provider: &Provider, answer: &Answer<'_>) -> Signal {
-    read_in_full(provider, answer).signal
+    let Reading { signal, buckets, .. } = assemble(provider, answer);
+    let observed = buckets.into_iter().filter(BucketReading::says_something).map(BucketReading::into_observed);
+    Signal { buckets: observed.collect(), ..signal }
 }
 
 /// Reads an answer and says how: which fields, by which rules, and the figures as they were sent.
 pub fn read_in_full(provider: &Provider, answer: &Answer<'_>) -> Reading {
+    let mut reading = assemble(provider, answer);
+    reading.signal.buckets = reading.buckets.iter().filter_map(BucketReading::observed).collect();
+    reading
+}
+
+/// A reading whose signal has no buckets yet.
+fn assemble(provider: &Provider, answer: &Answer<'_>) -> Reading {
     let mut hits = hits::Hits::collect(provider, answer.headers);
     let clock = clock::Clock::find(&hits, answer);
     let grpc = answer.grpc_status.or_else(|| hits.grpc_status());
     let buckets = buckets::read(provider, &mut hits, &clock);
     let header_wait = waits::from_headers(provider, &mut hits, &clock);
-
     let body = body::Body::parse(provider, answer, grpc);
-    let (body_buckets, shortage) = shortage::read(provider, &body);
-    let (told, told_wait) = told::read(provider, &body, &clock);
-    let stated = header_wait.details.or(shortage).or(told_wait).or_else(|| body.wait(provider, &clock));
-    let quotas = quotas::read(provider, &body, &clock, stated.as_ref());
-    let buckets = buckets::with(buckets, body_buckets);
+    let mut said = Said::read(provider, &body, &clock, header_wait.details);
+    let buckets = buckets::with(buckets, std::mem::take(&mut said.buckets));
+
     let view = classify::View {
         status: u32::from(answer.status),
         grpc,
         headers: answer.headers,
         body: &body,
-        has_wait: header_wait.wait.is_some() || stated.is_some() || quotas.wait.is_some(),
-        has_empty: !quotas.buckets.is_empty() || buckets.iter().chain(&told).any(BucketReading::is_empty),
-        has_zero: quotas.has_zero,
+        has_wait: header_wait.wait.is_some() || said.stated.is_some() || said.quotas.wait.is_some(),
+        has_empty: !said.quotas.buckets.is_empty() || buckets.iter().chain(&said.told).any(BucketReading::is_empty),
+        has_zero: said.quotas.has_zero,
     };
     let verdict = classify::classify(provider, &view, &hits, header_wait.forbidden);
-
-    // Where nothing is to be had, nothing comes back at midnight either.
-    let quotas = if verdict.kind == AnswerKind::QuotaExhausted { quotas::Quotas::default() } else { quotas };
-    let refused = if header_wait.wait.is_none() && verdict.kind != AnswerKind::Ok {
-        refusal::read(provider, &hits, &clock)
-    } else {
-        Vec::new()
-    };
+    let is_ok = verdict.kind == AnswerKind::Ok;
+    if verdict.kind == AnswerKind::QuotaExhausted {
+        // Where nothing is to be had, nothing comes back at midnight either.
+        said.quotas = quotas::Quotas::default();
+    }
+    let names_refused = header_wait.wait.is_none() && !is_ok;
+    let refused = if names_refused { refusal::read(provider, &hits, &clock) } else { Vec::new() };
     let buckets = buckets::with(buckets, refused);
 
     // The ladder. What a success says about its buckets paces them; only a wait that is addressed to the caller holds it up.
-    let is_ok = verdict.kind == AnswerKind::Ok;
-    let unaddressed = || waits::from_buckets(&buckets).or(quotas.wait).or(stated);
+    let unaddressed = || waits::from_buckets(&buckets).or(said.quotas.wait).or(said.stated);
     let wait = if is_ok { header_wait.wait } else { header_wait.wait.or_else(unaddressed) };
 
-    let buckets = buckets::with(buckets::with(buckets, told), quotas.buckets);
-    let buckets = if is_ok { buckets.into_iter().map(BucketReading::without_past_window).collect() } else { buckets };
+    let mut buckets = buckets::with(buckets::with(buckets, said.told), said.quotas.buckets);
+    if is_ok {
+        buckets.iter_mut().for_each(BucketReading::forget_past_window);
+    }
     let (retry_after, source, field, rule) = match wait {
         Some(wait) => (Some(wait.span.min(LONGEST_READ)), wait.source, wait.field, wait.rule),
         None => (None, Source::None, String::new(), Rule::Nothing),
     };
-    Reading {
-        signal: Signal {
-            kind: verdict.kind,
-            retry_after,
-            source,
-            field,
-            buckets: buckets.iter().filter_map(BucketReading::observed).collect(),
-            retryable: verdict.retryable,
-            unread_headers: hits.unread,
-            malformed_headers: hits.malformed,
-        },
-        buckets,
-        rule,
-        is_server_clock: clock.is_servers,
+    let (kind, retryable) = (verdict.kind, verdict.retryable);
+    let (unread_headers, malformed_headers) = (hits.unread, hits.malformed);
+    let signal = Signal { kind, retry_after, source, field, buckets: Vec::new(), retryable, unread_headers, malformed_headers };
+    Reading { signal, buckets, rule, is_server_clock: clock.is_servers }
+}
+
+/// What the body says.
+struct Said {
+    /// Buckets with figures that count like those of headers.
+    buckets: Vec<BucketReading>,
+    /// Buckets of headers that it repeats, and of lists.
+    told: Vec<BucketReading>,
+    /// The wait it states, or the details of a gRPC error, which are as good as a body.
+    stated: Option<waits::Wait>,
+    quotas: quotas::Quotas,
+}
+
+impl Said {
+    fn read(provider: &Provider, body: &body::Body<'_>, clock: &clock::Clock, details: Option<waits::Wait>) -> Self {
+        let (buckets, shortage) = shortage::read(provider, body);
+        let (told, told_wait) = told::read(provider, body, clock);
+        let stated = details.or(shortage).or(told_wait).or_else(|| body.wait(provider, clock));
+        let quotas = quotas::read(provider, body, clock, stated.as_ref());
+        Self { buckets, told, stated, quotas }
     }
 }

@@ -102,23 +102,37 @@ impl BucketReading {
     /// What the fleet acts on; `None` when the answer said nothing about the bucket. A limit of zero is no limit anybody could
     /// live with (Okta sends it for its concurrency limit): absent.
     pub fn observed(&self) -> Option<ObservedBucket> {
-        let count = |figure: Option<i64>| figure.map(|figure| u64::try_from(figure).unwrap_or(0));
-        let observed = ObservedBucket {
-            name: self.name.clone(),
-            meter: self.meter.clone(),
-            limit: count(self.limit).filter(|limit| *limit > 0),
-            remaining: count(self.remaining),
+        self.says_something().then(|| self.clone().into_observed())
+    }
+
+    /// As [`BucketReading::observed`], without a copy.
+    pub(crate) fn into_observed(self) -> ObservedBucket {
+        let limit = self.usable_limit();
+        ObservedBucket {
+            name: self.name,
+            meter: self.meter,
+            limit,
+            remaining: self.remaining.map(|remaining| u64::try_from(remaining).unwrap_or(0)),
             reset_in: self.reset_in,
             reset_means: self.reset_means,
             window: self.window,
             owner: self.owner,
-        };
-        let says_something = observed.limit.is_some() || observed.remaining.is_some() || observed.reset_in.is_some();
-        says_something.then_some(observed)
+        }
+    }
+
+    /// Whether there is anything in it to act on.
+    pub(crate) fn says_something(&self) -> bool {
+        self.usable_limit().is_some() || self.remaining.is_some() || self.reset_in.is_some()
+    }
+
+    fn usable_limit(&self) -> Option<u64> {
+        self.limit.and_then(|limit| u64::try_from(limit).ok()).filter(|limit| *limit > 0)
     }
 
     /// On a success, a window whose end is over has turned: what was left in it says nothing about the next one.
-    pub(crate) fn without_past_window(self) -> Self {
-        if self.is_reset_past && self.is_empty() { Self { remaining: None, ..self } } else { self }
+    pub(crate) fn forget_past_window(&mut self) {
+        if self.is_reset_past && self.is_empty() {
+            self.remaining = None;
+        }
     }
 }

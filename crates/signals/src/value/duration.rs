@@ -23,6 +23,9 @@ pub(crate) fn leading(text: &str) -> Option<(Span, &str)> {
         let Some((part, after)) = one_part(rest) else { break };
         sum = Some(sum.unwrap_or(Span::ZERO).saturating_add(part));
         rest = after;
+        if rest.is_empty() {
+            break;
+        }
         let next = rest.trim_start_matches([' ', ',']);
         let next = next.strip_prefix("and ").map_or(next, str::trim_start);
         if one_part(next).is_none() {
@@ -107,11 +110,13 @@ fn one_part(text: &str) -> Option<(Span, &str)> {
 /// A number, with or without commas between its thousands.
 fn leading_number(text: &str) -> Option<(Number, &str)> {
     let end = |is_part: fn(char) -> bool| text.find(|c: char| !is_part(c)).unwrap_or(text.len());
-    let grouped = text.split_at_checked(end(|c| c.is_ascii_digit() || c == ',' || c == '.'))?;
-    if let Some(number) = without_separators(grouped.0) {
-        return Some((number, grouped.1));
-    }
     let (number, rest) = text.split_at_checked(end(|c| c.is_ascii_digit() || c == '.'))?;
+    if rest.starts_with(',') {
+        let (grouped, rest) = text.split_at_checked(end(|c| c.is_ascii_digit() || c == ',' || c == '.'))?;
+        if let Some(number) = without_separators(grouped) {
+            return Some((number, rest));
+        }
+    }
     Some((Number::parse(number)?, rest))
 }
 

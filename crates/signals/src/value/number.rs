@@ -19,6 +19,11 @@ impl Number {
     /// Reads `1*DIGIT ["." 1*DIGIT] ["e" [sign] 1*DIGIT]`, with an optional minus sign, and nothing else: no plus sign, no blank,
     /// no thousands separator, no bare point, no digits outside ASCII. An exponent that overflows is unusable.
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        // What nearly every header holds: a few digits.
+        if text.len() < 19 && all_digits(text) {
+            let whole = text.bytes().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+            return Some(Self { negative: false, whole, millionths: 0 });
+        }
         let (negative, digits) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text),
