@@ -24,6 +24,23 @@ proptest! {
         prop_assert_eq!(read("openai", 429, &upper, b""), read("openai", 429, &lower, b""));
     }
 
+    /// The short way to a signal leads to the same one.
+    #[test]
+    fn a_signal_is_that_of_the_full_reading(
+        provider in prop::sample::select(vec!["openai", "bedrock", "grpc", "openrouter", "anthropic"]),
+        status in prop::sample::select(vec![200_u16, 204, 302, 400, 403, 429, 503]),
+        headers in prop::collection::vec((name(), value()), 0..12),
+        odd in prop::sample::select(vec![("x-none", "1"), ("grpc-status", "8"), (":exception-type", "throttlingException")]),
+        body in prop::sample::select(vec!["", "{\"error\": {\"code\": 429}}", "try again in 5s"]),
+    ) {
+        let mut headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+        headers.push((odd.0, odd.1.as_bytes()));
+        let answer =
+            Answer { status, headers: &headers, body: body.as_bytes(), received_at: Some(NOW), ..Answer::default() };
+        let provider = catalogue().get(provider).unwrap();
+        prop_assert_eq!(paceline_signals::read(provider, &answer), read_in_full(provider, &answer).signal);
+    }
+
     /// I-3: a header that cannot be read never shortens a wait.
     #[test]
     fn garbage_beside_a_wait_never_shortens_it(secs in 0_i64..100_000, garbage in "[a-zA-Z ]{0,12}") {

@@ -11,9 +11,10 @@ use crate::catalogue::{NamedBy, Provider, Target};
 /// At most this many buckets are kept of one answer.
 pub(super) const MOST_BUCKETS: usize = 32;
 
-/// Reads every bucket the headers describe, in the order in which they first appear.
-pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) -> Vec<BucketReading> {
-    let mut drafts: Vec<Draft> = Vec::new();
+/// Reads every bucket the headers describe, in the order in which they first appear. Which headers those are is kept on demand:
+/// nobody asks after a success.
+pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock, keeps_fields: bool) -> Vec<BucketReading> {
+    let mut drafts: Vec<Draft<'_>> = Vec::new();
     let (mut malformed, mut unread): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for hit in &hits.all {
         let Target::Part { family, part, bucket } = &hit.target else { continue };
@@ -46,7 +47,7 @@ pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) 
     let mut passed_on = Vec::new();
     for draft in fold_summaries(drafts) {
         let (named_by, is_passed_on) = (draft.bucket.named_by, draft.is_passed_on);
-        let reading = structured.with_window(draft.finish(clock));
+        let reading = structured.with_window(draft.finish(clock, keeps_fields));
         if is_passed_on { passed_on.push(reading) } else { joined.add(reading, named_by) }
     }
     for reading in std::mem::take(&mut structured.buckets) {
@@ -58,12 +59,12 @@ pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock) 
 }
 
 /// Leaves out what is too weak a hint to be a bucket; its headers are unread.
-fn without_weak(provider: &Provider, mut drafts: Vec<Draft>, unread: &mut Vec<String>) -> Vec<Draft> {
+fn without_weak<'a>(provider: &Provider, mut drafts: Vec<Draft<'a>>, unread: &mut Vec<String>) -> Vec<Draft<'a>> {
     let families = &provider.facts().families;
     drafts.retain(|draft| {
         let is_weak = !draft.is_whole() && families.get(draft.family).is_some_and(|family| family.only_together);
         if is_weak {
-            draft.fields.iter().for_each(|name| tell(unread, name));
+            draft.fields().iter().for_each(|name| tell(unread, name));
         }
         !is_weak
     });

@@ -5,14 +5,14 @@ use paceline_core::units::{FleetTime, Span};
 use super::buckets::MOST_BUCKETS;
 use super::clock::Clock;
 use super::figures::Figure;
-use super::hits::{Hit, tell};
+use super::hits::Hit;
 use super::reading::BucketReading;
 use crate::catalogue::{Bucket, BucketRef};
 use crate::value::time::When;
 
 /// What was gathered of one bucket from one family.
 #[derive(Clone)]
-pub(super) struct Draft {
+pub(super) struct Draft<'a> {
     pub(super) family: usize,
     pub(super) bucket: Bucket,
     /// Whether a gateway passed it on from the provider behind it.
@@ -29,14 +29,16 @@ pub(super) struct Draft {
     fill: Option<i64>,
     /// Whether it was called full or used up, in a word or as a share.
     is_spent: Option<bool>,
-    pub(super) fields: Vec<String>,
+    /// The headers it was read from, as sent.
+    fields: Vec<&'a str>,
 }
 
 /// Puts a figure into the first occurrence that does not have it yet, made if there is none and room for it.
-pub(super) fn take(drafts: &mut Vec<Draft>, family: usize, bucket: &BucketRef<'_>, figure: Figure, hit: &Hit<'_, '_>) {
+pub(super) fn take<'a>(drafts: &mut Vec<Draft<'a>>, family: usize, bucket: &BucketRef<'_>, figure: Figure, hit: &Hit<'_, 'a>) {
     let empty = |occurrence: usize| Draft::new(family, bucket.get(), hit.is_passed_on, occurrence);
     let mut occurrence = 0;
-    let is_it = |draft: &Draft| draft.family == family && draft.is_passed_on == hit.is_passed_on && draft.is_of(bucket.get());
+    let is_it =
+        |draft: &Draft<'_>| draft.family == family && draft.is_passed_on == hit.is_passed_on && draft.is_of(bucket.get());
     for draft in drafts.iter_mut().filter(|draft| is_it(draft)) {
         if !draft.has(&figure) {
             return draft.put(figure, hit.name);
@@ -50,7 +52,7 @@ pub(super) fn take(drafts: &mut Vec<Draft>, family: usize, bucket: &BucketRef<'_
     }
 }
 
-impl Draft {
+impl<'a> Draft<'a> {
     fn new(family: usize, bucket: &Bucket, is_passed_on: bool, occurrence: usize) -> Self {
         Self {
             family,
@@ -67,6 +69,11 @@ impl Draft {
             is_spent: None,
             fields: Vec::with_capacity(4),
         }
+    }
+
+    /// The headers it was read from, as sent.
+    pub(super) fn fields(&self) -> &[&'a str] {
+        &self.fields
     }
 
     /// Whether what is left stands beside a limit or a reset.
@@ -94,8 +101,10 @@ impl Draft {
         }
     }
 
-    fn put(&mut self, figure: Figure, header: &str) {
-        tell(&mut self.fields, header);
+    fn put(&mut self, figure: Figure, header: &'a str) {
+        if !self.fields.iter().any(|known| known.eq_ignore_ascii_case(header)) {
+            self.fields.push(header);
+        }
         match figure {
             Figure::Limit(limit, window) => {
                 self.limit = Some(limit);
@@ -112,14 +121,14 @@ impl Draft {
     }
 
     /// Whether this occurrence repeats everything the first one said: then the lines describe two buckets, not one twice.
-    fn repeats(&self, first: &Self) -> bool {
+    fn repeats(&self, first: &Draft<'_>) -> bool {
         self.limit.is_some() == first.limit.is_some()
             && self.remaining.is_some() == first.remaining.is_some()
             && (self.reset_in.is_some() || self.reset_at.is_some()) == (first.reset_in.is_some() || first.reset_at.is_some())
     }
 
     /// Takes what a repeated line adds: the later reset and the smaller figures, so that nobody is sent too early.
-    fn absorb(&mut self, other: &Self) {
+    fn absorb(&mut self, other: &Draft<'_>) {
         fn pick<T: Copy>(mine: Option<T>, other: Option<T>, choose: fn(T, T) -> T) -> Option<T> {
             mine.zip(other).map(|(mine, other)| choose(mine, other)).or(mine).or(other)
         }
@@ -147,7 +156,7 @@ impl Draft {
     }
 
     /// What was gathered, in figures from now.
-    pub(super) fn finish(self, clock: &Clock) -> BucketReading {
+    pub(super) fn finish(self, clock: &Clock, keeps_fields: bool) -> BucketReading {
         // -1 stands for "not known"; below a positive limit it is an overdraft.
         let is_unknown = self.limit.is_some_and(|limit| limit < 0)
             || (self.limit.is_none() && self.remaining.is_some_and(|remaining| remaining < 0));
@@ -168,17 +177,17 @@ impl Draft {
             reset_means: self.bucket.reset_means,
             window: self.bucket.window.or(full_window),
             owner: self.bucket.owner,
-            fields: self.fields,
+            fields: if keeps_fields { self.fields.iter().map(|name| name.to_ascii_lowercase()).collect() } else { Vec::new() },
         }
     }
 }
 
 /// Puts repeated lines together unless they describe buckets of their own.
-pub(super) fn collapse(drafts: Vec<Draft>) -> Vec<Draft> {
+pub(super) fn collapse(drafts: Vec<Draft<'_>>) -> Vec<Draft<'_>> {
     if drafts.iter().all(|draft| draft.occurrence == 0) {
         return drafts;
     }
-    let mut kept: Vec<Draft> = Vec::new();
+    let mut kept: Vec<Draft<'_>> = Vec::new();
     for draft in drafts {
         let first = kept.iter_mut().find(|first| {
             first.occurrence == 0
@@ -196,14 +205,14 @@ pub(super) fn collapse(drafts: Vec<Draft>) -> Vec<Draft> {
 
 /// Folds a bucket that sums up the others of its family into them: it says which of them refused, or until when. Alone, or when it
 /// refuses and none of the others does, it is a bucket of its own.
-pub(super) fn fold_summaries(drafts: Vec<Draft>) -> Vec<Draft> {
+pub(super) fn fold_summaries(drafts: Vec<Draft<'_>>) -> Vec<Draft<'_>> {
     if !drafts.iter().any(|draft| draft.bucket.sums_up) {
         return drafts;
     }
-    let (summaries, mut others): (Vec<Draft>, Vec<Draft>) = drafts.into_iter().partition(|draft| draft.bucket.sums_up);
+    let (summaries, mut others): (Vec<Draft<'_>>, Vec<Draft<'_>>) = drafts.into_iter().partition(|draft| draft.bucket.sums_up);
     for summary in summaries {
         let is_spent = summary.is_spent == Some(true);
-        let of_family: Vec<&mut Draft> = others
+        let of_family: Vec<&mut Draft<'_>> = others
             .iter_mut()
             .filter(|other| {
                 other.family == summary.family && other.is_passed_on == summary.is_passed_on && !other.bucket.sums_up

@@ -34,24 +34,25 @@ pub const LONGEST_READ: Span = Span::from_secs(1 << 31);
 /// `retry_after` and every `reset_in` count from the moment the answer arrived at the worker; the caller subtracts the time
 /// since then ([`Answer::age`]).
 pub fn read(provider: &Provider, answer: &Answer<'_>) -> Signal {
-    let Reading { signal, buckets, .. } = assemble(provider, answer);
+    let Reading { signal, buckets, .. } = assemble(provider, answer, false);
     let observed = buckets.into_iter().filter(BucketReading::says_something).map(BucketReading::into_observed);
     Signal { buckets: observed.collect(), ..signal }
 }
 
 /// Reads an answer and says how: which fields, by which rules, and the figures as they were sent.
 pub fn read_in_full(provider: &Provider, answer: &Answer<'_>) -> Reading {
-    let mut reading = assemble(provider, answer);
+    let mut reading = assemble(provider, answer, true);
     reading.signal.buckets = reading.buckets.iter().filter_map(BucketReading::observed).collect();
     reading
 }
 
 /// A reading whose signal has no buckets yet.
-fn assemble(provider: &Provider, answer: &Answer<'_>) -> Reading {
+fn assemble(provider: &Provider, answer: &Answer<'_>, in_full: bool) -> Reading {
     let mut hits = hits::Hits::collect(provider, answer.headers);
     let clock = clock::Clock::find(&hits, answer);
     let grpc = answer.grpc_status.or_else(|| hits.grpc_status());
-    let buckets = buckets::read(provider, &mut hits, &clock);
+    let keeps_fields = in_full || !(200..400).contains(&answer.status);
+    let buckets = buckets::read(provider, &mut hits, &clock, keeps_fields);
     let header_wait = waits::from_headers(provider, &mut hits, &clock);
     let body = body::Body::parse(provider, answer, grpc);
     let mut said = Said::read(provider, &body, &clock, header_wait.details);
@@ -68,6 +69,10 @@ fn assemble(provider: &Provider, answer: &Answer<'_>) -> Reading {
     };
     let verdict = classify::classify(provider, &view, &hits, header_wait.forbidden);
     let is_ok = verdict.kind == AnswerKind::Ok;
+    if !(is_ok || keeps_fields) {
+        // A refusal under the status of a success, whose wait names its header.
+        return assemble(provider, answer, true);
+    }
     if verdict.kind == AnswerKind::QuotaExhausted {
         // Where nothing is to be had, nothing comes back at midnight either.
         said.quotas = quotas::Quotas::default();

@@ -48,7 +48,7 @@ fn repeated_headers(provider: &Provider, object: &Map<String, Value>, clock: &Cl
         .collect();
     let headers: Vec<(&str, &[u8])> = owned.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let mut hits = Hits::collect(provider, &headers);
-    let buckets = buckets::read(provider, &mut hits, clock);
+    let buckets = buckets::read(provider, &mut hits, clock, true);
     let addressed = waits::from_headers(provider, &mut hits, clock).wait;
     (buckets, addressed)
 }
