@@ -1,16 +1,20 @@
 //! The catalogue of providers: facts as data, one YAML file each, embedded in the binary.
 
+mod answer_facts;
 mod body_facts;
 mod bucket;
 mod built_in;
 mod facts;
+mod header_facts;
 mod limit;
 mod matching;
+mod meter_facts;
 mod names;
 mod provenance;
 mod provider;
 #[cfg(test)]
 mod reference;
+mod words;
 
 use std::sync::OnceLock;
 
@@ -20,9 +24,10 @@ pub use limit::{Limit, Window};
 pub use provenance::{Day, Provenance, Sure};
 pub use provider::{Meter, ModelLimits, Provider};
 
-pub(crate) use body_facts::{BodyBucketFact, BodyFacts, BucketListFact, QuotaFact};
 pub(crate) use bucket::{Bucket, NamedBy, words_of};
-pub(crate) use facts::{AnswerFact, PartFact, Quantity, RefusalFact, Unusable, WaitFact};
+pub(crate) use facts::{
+    AnswerFact, BodyBucketFact, BodyFacts, BucketListFact, PartFact, Quantity, QuotaFact, RefusalFact, Unusable, WaitFact,
+};
 pub(crate) use matching::BodyPath;
 pub(crate) use names::{BucketRef, Lookup, Target};
 
