@@ -6,7 +6,7 @@ use paceline_core::signal::{AnswerKind, Signal};
 use paceline_core::units::{FleetTime, Span};
 
 use super::at_once;
-use crate::support::plans::{group, per_minute};
+use crate::support::plans::{cautious, group, per_minute};
 use crate::support::script::refused_for;
 use crate::support::world::{START, World, at};
 
@@ -138,4 +138,43 @@ fn qc06_attempts_at_a_wall_grow_apart() {
         let within = sends.iter().filter(|send| **send < at(60.0)).count();
         assert!(within <= 8, "{within} attempts in the first minute");
     }
+}
+
+/// WB03: 1,200 a minute, 32 tasks of ten units each without a pause, from a state that nobody has seen: the first minute stays
+/// within the limit and the second of it that a cautious bucket starts with. (The scenario has the limit alone; a provider whose
+/// bucket is full holds that second's worth, too.)
+#[test]
+fn wb03_the_first_minute_of_an_empty_state() {
+    let plan = group(vec![cautious(per_minute("requests", 1_200))]);
+    let mut world = World::new(6);
+    for _ in 0..60 * 4 {
+        let busy = world.queue.len();
+        for _ in busy..32 {
+            let mut ask = world.ask(&plan);
+            ask.cost.set("requests", 10);
+            world.push(ask);
+        }
+        world.run_for(Span::from_millis(250));
+    }
+    let sent = world.sends().iter().filter(|send| **send < Span::from_secs(60)).count() * 10;
+    assert!((1_150..=1_220).contains(&sent), "{sent} units in the first minute");
+    assert!(
+        world.sends().iter().filter(|send| **send < Span::from_secs(1)).count() <= 4,
+        "two calls at first, and one each 500 ms"
+    );
+}
+
+/// QC03, its first half: a refusal by the minute's quota holds for its delay. (The day's quota, held to the provider's midnight
+/// after the second refusal, comes with calendar days. Which of the two it was is read in the signals: `gemini-429-daily-*`.)
+#[test]
+fn qc03_a_minutes_quota_is_a_wait() {
+    let plan = group(vec![per_minute("requests", 60)]);
+    let mut world = World::new(7);
+    assert_eq!(at_once(&mut world, &plan, 1), 1);
+    world.answer(1, &refused_for(Span::from_secs(36)));
+    world.push_many(&plan, 3);
+    world.run_until(at(40.0));
+    let sends = world.sends().split_off(1);
+    assert_eq!(sends.len(), 3);
+    assert!(sends.iter().all(|send| (Span::from_secs(36)..Span::from_secs(38)).contains(send)), "{sends:?}");
 }

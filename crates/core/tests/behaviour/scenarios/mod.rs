@@ -1,7 +1,9 @@
 //! Scenarios seen in the field, by their ids (HE herd, SE state and expiry, HM header meaning, LC limit change, RL reservation
-//! lifecycle, TE token estimate, NU numeric, SK scope and keys, CK clock, QC classification, LG load). Each test's comment says
-//! what must hold; where our design decides differently from the scenario, the comment says so and the design is tested.
+//! lifecycle, TE token estimate, NU numeric, SK scope and keys, CK clock, QC classification, LG load, WB bursts, FA fairness).
+//! Each test's comment says what must hold; where our design decides differently from the scenario, the comment says so and the
+//! design is tested. Where each of them is tested: docs/internals/scenarios.md.
 
+mod fairness;
 mod headers;
 mod herd;
 mod leases;
