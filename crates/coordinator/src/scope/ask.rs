@@ -220,7 +220,7 @@ impl Scope {
         let Some(record) = self.records.get(&key) else { return };
         let answer = match meaning(record, &call.input, now) {
             // Knowing the record is enough: it will be overwritten.
-            Met::Free => return,
+            Met::Free => return fx.take_again(Input::Taken(key)),
             Met::Missed => {
                 fx.take_again(Input::Taken(key));
                 return self.give_up(key, now, fx);

@@ -185,7 +185,6 @@ impl Effects {
     /// Takes `input` again when the commit is refused; nobody waits for its answer.
     pub(super) fn take_again(&mut self, input: Input) {
         self.undo.push(Undo::Input(input));
-        self.changed = true;
     }
 
     /// Answers, and counts: at once, unless the answer depends on the commit.
