@@ -80,6 +80,11 @@ pub(crate) fn answered(lease_id: &str, status: u32, headers: &[(&str, &str)]) ->
     ReportRequest { status, headers, is_final: true, ..report(lease_id, 1, Outcome::Response) }
 }
 
+/// The same with this `seq` and without headers.
+pub(crate) fn answered_as(lease_id: &str, seq: u32, status: u32) -> ReportRequest {
+    ReportRequest { seq, ..answered(lease_id, status, &[]) }
+}
+
 /// The same report, asking for the next slot.
 pub(crate) fn with_retry(report: ReportRequest) -> ReportRequest {
     ReportRequest { retry: Some(RetryAsk::default()), ..report }

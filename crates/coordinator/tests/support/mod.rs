@@ -6,4 +6,4 @@ mod calls;
 mod world;
 
 pub(crate) use calls::*;
-pub(crate) use world::World;
+pub(crate) use world::*;

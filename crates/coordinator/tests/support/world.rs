@@ -47,6 +47,7 @@ struct Live {
     version: u64,
     loaded: bool,
     wake_at: Option<FleetTime>,
+    woken_at: Option<FleetTime>,
 }
 
 /// Replicas, their store and their clock.
@@ -71,7 +72,16 @@ pub(crate) struct World {
 impl World {
     /// One or more replicas under a configuration; the same seed gives the same answers.
     pub(crate) fn new(settings: Arc<dyn Settings>, seed: u64) -> Self {
-        let keys = TokenKeys { current: TokenKey { id: 7, secret: [3; 32] }, older: Vec::new() };
+        Self::with_key(settings, seed, TokenKey { id: 7, secret: [3; 32] })
+    }
+
+    /// A world whose tokens are signed with another key, and that knows nothing of what was before.
+    pub(crate) fn after_restart(settings: Arc<dyn Settings>, seed: u64) -> Self {
+        Self::with_key(settings, seed, TokenKey { id: 8, secret: [4; 32] })
+    }
+
+    fn with_key(settings: Arc<dyn Settings>, seed: u64, key: TokenKey) -> Self {
+        let keys = TokenKeys { current: key, older: Vec::new() };
         Self {
             now: START,
             settings,
@@ -152,11 +162,15 @@ impl World {
 
     /// Lets time pass until `until`, waking whoever wants to be woken until then (included).
     pub(crate) fn run_until(&mut self, until: FleetTime) {
-        loop {
+        for wakes in 0.. {
+            assert!(wakes < 3_000, "it wakes all the time, at last at {:?}", self.now - START);
             let next = self.live.iter().filter_map(|(key, live)| Some((live.wake_at?, key.clone()))).min();
             let Some((at, (replica, (provider, account)))) = next.filter(|(at, _)| *at <= until) else { break };
-            assert!(at > self.now || self.now == START, "a step that wakes itself at once would never end");
             self.now = at.max(self.now);
+            if let Some(live) = self.live.get_mut(&(replica, (provider.clone(), account.clone()))) {
+                assert!(live.woken_at < Some(self.now), "a step that wakes itself at once would never end");
+                live.woken_at = Some(self.now);
+            }
             self.turn(replica, &Target { provider, account, model: String::new() }, Vec::new());
         }
         self.now = until.max(self.now);
@@ -170,6 +184,16 @@ impl World {
     /// The step of a replica.
     pub(crate) fn scope(&self, replica: usize) -> &Scope {
         &self.live.iter().find(|((at, _), _)| *at == replica).expect("it has been used").1.scope
+    }
+
+    /// Whether nobody waits at a replica.
+    pub(crate) fn is_quiet(&self, replica: usize) -> bool {
+        self.live.iter().filter(|((at, _), _)| *at == replica).all(|(_, live)| live.scope.queue().is_empty())
+    }
+
+    /// The step of a replica, to be driven by hand.
+    pub(crate) fn scope_mut(&mut self, replica: usize) -> &mut Scope {
+        &mut self.live.iter_mut().find(|((at, _), _)| *at == replica).expect("it has been used").1.scope
     }
 
     /// The only reply to `id`.
@@ -197,6 +221,13 @@ impl World {
         bytes.map_or_else(ScopeValue::default, |bytes| codec::decode(&bytes, self.now).unwrap().value)
     }
 
+    /// What is left in a bucket of `acme/prod`, in whole units, by the store's value.
+    pub(crate) fn level(&self, label: &str) -> u64 {
+        let value = self.stored_value(&super::target(""));
+        let bucket = value.buckets.iter().find(|state| state.plan.id.label() == label).expect("there is one");
+        bucket.level_at(self.now).expect("its level is known").as_units_floor()
+    }
+
     /// One batch at a replica, decided anew while the store holds something newer.
     pub(crate) fn turn(&mut self, replica: usize, target: &Target, mut inputs: Vec<Input>) {
         let name = (target.provider.clone(), target.account.clone());
@@ -208,6 +239,7 @@ impl World {
             version: 0,
             loaded: false,
             wake_at: None,
+            woken_at: None,
         });
         for _ in 0..16 {
             let stored = self.stored.entry(name.clone()).or_default();

@@ -1,0 +1,14 @@
+//! The coordinator's step in virtual time: idempotency, places, leases, retries, bounds, and laws over random histories.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bounds;
+mod changes;
+mod idempotency;
+mod laws;
+
+mod leases;
+mod places;
+mod retries;
