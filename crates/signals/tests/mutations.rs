@@ -174,7 +174,7 @@ fn shifted(case: &Case, secs: u64) -> Option<Case> {
     // A body with an instant, or one whose day ends somewhere.
     let body = case.body.as_deref().unwrap_or("");
     if body.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() >= 10)
-        || body.contains(":00Z")
+        || body.contains("Z\"")
         || body.contains("PerDay")
     {
         return None;
