@@ -26,7 +26,26 @@ pub struct Learned {
     pub agreeing: u8,
     /// The mark of the last lease that named `candidate`.
     pub candidate_mark: i64,
+    /// What it holds, where answers show that this is less than its limit.
+    pub brim: Option<u64>,
+    /// An earlier `remaining` and its time until full: the difference to a later one tells the refill, whatever it holds.
+    pub anchor: Option<(u64, Span)>,
 }
+
+/// No bursts for a while: the provider refused a call although its bucket had room for it, so it counts over a shorter time
+/// than it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calm {
+    /// Until then every call is paced by the refill alone.
+    pub until: FleetTime,
+    /// How long the calm was; the next one is four times as long.
+    pub length: Span,
+    /// Only a lease marked after this counts as another such refusal.
+    pub mark: i64,
+}
+
+/// The first calm, and the longest.
+const CALM: (Span, Span) = (Span::from_secs(20), Span::from_secs(900));
 
 /// What was last observed of the provider's bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +90,8 @@ pub struct BucketState {
     pub typical_reserved: Milli,
     /// Whether a level has been set: by a header, or by the start level.
     pub started: bool,
+    /// Whether bursts are off.
+    pub calm: Calm,
     /// The floor under everything that uses this bucket.
     pub floor: Option<Floor>,
     /// Units in use, for buckets without refill.
@@ -117,6 +138,7 @@ impl BucketState {
             typical: Milli::ZERO,
             typical_reserved: Milli::ZERO,
             started: false,
+            calm: Calm::default(),
             floor: None,
             holds: Holds::default(),
         }
@@ -150,7 +172,7 @@ impl BucketState {
                 u64::try_from(scaled).unwrap_or(u64::MAX).max(1)
             }
             (Some(capacity), _) => capacity,
-            (None, _) => limit,
+            (None, _) => self.learned.brim.map_or(limit, |brim| brim.min(limit)),
         };
         Some(Rate::new(Milli::from_units(limit), effective.per, Milli::from_units(capacity)))
     }
@@ -188,6 +210,22 @@ impl BucketState {
         self.fired_at_turn = self.fired;
         self.level = Level::new(first, now);
         self.burst = Level::new(first.min(self.burst_rate(&rate).capacity), now);
+    }
+
+    /// The provider refused a call although there was room: no bursts for 20 s, four times longer after each repetition.
+    pub fn calm_down(&mut self, now: FleetTime, mark: i64) {
+        if mark <= self.calm.mark && self.calm.length > Span::ZERO {
+            return; // granted before the calm began
+        }
+        let (first, longest) = CALM;
+        let is_recent = self.calm.length > Span::ZERO && now.since(self.calm.until) < longest;
+        let length = if is_recent { self.calm.length.scaled(4.0).min(longest) } else { first };
+        self.calm = Calm { until: now + length, length, mark: self.fired };
+    }
+
+    /// Whether bursts are off at `now`.
+    pub fn is_calm(&self, now: FleetTime) -> bool {
+        self.calm.until > now
     }
 
     /// Adopts another configuration: levels stay, never above the new capacity (a reload never refills a bucket).

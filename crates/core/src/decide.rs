@@ -16,11 +16,11 @@ use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::jitter::uniform;
 use crate::lease::{Charge, Serial};
-use crate::plan::{BucketPlan, Class};
+use crate::plan::{BucketPlan, Class, Refill};
 use crate::queue::{Ask, AskId, LaneKey, Queue, cost_in};
 use crate::signal::Source;
 use crate::units::{FleetTime, Milli, Span};
-use crate::value::{Binding, RAMP_START, ScopeValue};
+use crate::value::{Binding, ScopeValue};
 
 /// After a floor, a call alone in line is moved within at most this.
 const ALONE_JITTER: Span = Span::from_secs(5);
@@ -184,7 +184,9 @@ fn ramp_opening(value: &ScopeValue, binding: &Binding, now: FleetTime) -> Option
     let group = value.groups.get(binding.group)?;
     let mut rated = value.rated(&binding.buckets).peekable();
     rated.peek()?;
-    if rated.any(|bucket| bucket.effective().limit.is_some()) {
+    // A person who told how many may be in flight has told the limit there is.
+    let told = binding.plan.buckets.iter().any(|bucket| bucket.refill == Some(Refill::Held) && bucket.limit.is_some());
+    if told || rated.any(|bucket| bucket.effective().limit.is_some()) {
         return None;
     }
     let one = Milli::from_units(1);
@@ -353,8 +355,9 @@ fn step_head<R: Rng + ?Sized>(
         hold_up(queue, key, Source::FairShare, &label);
         return false;
     }
+    let is_calm = value.rated(&binding.buckets).any(|bucket| bucket.is_calm(now));
     let is_first = fresh && !binding.buckets.iter().any(|index| round.contended.contains(index));
-    if is_first || has_room_on_ramp(value, &binding, ask, now) {
+    if !is_calm && (is_first || has_room_on_ramp(value, &binding, ask, now)) {
         let seen = outlook(value, &binding, ask, now, false);
         if seen.opening.at <= now {
             grant(value, queue, ask, &binding, &seen, now, None, pass, now);
@@ -388,20 +391,16 @@ fn step_head<R: Rng + ?Sized>(
 /// Whether the group is still starting and its ramp lets another call go: what the first answers showed in its buckets is sent
 /// as fast as the ramp grows. Spreading it over the drain's time constant would cost a short run a third of its time.
 ///
-/// The first figures may have overtaken calls that were sent before: what is in flight is left in the buckets, up to a
-/// twentieth of what they hold (calls overtake each other by moments, not by minutes).
+/// The first figures may have overtaken calls that were sent before: what is in flight is left in the buckets.
 fn has_room_on_ramp(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime) -> bool {
     let Some(group) = value.groups.get(binding.group).filter(|group| group.is_starting) else { return false };
     let flights = group.flights.in_use(now);
     let calls = i64::try_from(flights.as_units_floor()).unwrap_or(i64::MAX);
     let covers = |(plan, index): (&BucketPlan, &usize)| {
         let bucket = value.buckets.get(*index).filter(|bucket| !bucket.is_held());
-        let known = bucket.and_then(|bucket| Some((bucket.level_at(now)?, bucket.capacity()?)));
-        let Some((level, capacity)) = known else { return true };
+        let Some(level) = bucket.and_then(|bucket| bucket.level_at(now)) else { return true };
         let (cost, _) = charge_for(value, ask, *index, &plan.meter);
-        let of = |calls: i64| Milli::from_milli(cost.as_milli().saturating_mul(calls));
-        let most = Milli::from_milli(capacity.as_milli() / 20).max(of(i64::from(RAMP_START)));
-        level >= cost + of(calls).min(most)
+        level >= cost + Milli::from_milli(cost.as_milli().saturating_mul(calls))
     };
     flights + Milli::from_units(1) <= group.ramp && binding.plan.buckets.iter().zip(&binding.buckets).all(covers)
 }

@@ -9,6 +9,7 @@ use crate::bucket::{BucketState, Observation};
 use crate::level::{Level, Rate};
 use crate::pacing::drain_time;
 use crate::plan::{Refill, StartLevel};
+use crate::shape::{self, close, grain_of, inferred_window};
 use crate::signal::{ObservedBucket, ResetMeans};
 use crate::units::{FleetTime, Milli, Span};
 
@@ -71,40 +72,19 @@ pub fn fits(bucket: &BucketState, observed: &ObservedBucket) -> bool {
 /// Learns from one observation; `observed` must fit.
 pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) -> Learnt {
     let before = bucket.effective();
-    learn_shape(bucket, observed);
+    shape::learn(bucket, observed);
     let flapped = observed.limit.is_some_and(|limit| learn_limit(bucket, limit, seen.mark));
     let after = bucket.effective();
-    if after != before {
+    if after.limit != before.limit {
+        (bucket.learned.brim, bucket.learned.anchor) = (None, None);
+    }
+    if after != before || bucket.learned.brim.is_some() {
         bucket.clamp_to_capacity();
     }
     if let Some(remaining) = observed.remaining {
         learn_level(bucket, precise(bucket, observed, remaining), observed, seen);
     }
     Learnt { limit_changed: before.limit.is_some() && after.limit != before.limit, flapped }
-}
-
-/// The window and the kind of refill, where nobody configured them.
-fn learn_shape(bucket: &mut BucketState, observed: &ObservedBucket) {
-    if bucket.plan.refill.is_none() && bucket.learned.windowed.is_none() && observed.reset_in.is_some() {
-        // A reset of unknown meaning is taken as a window's end: that never sends earlier.
-        bucket.learned.windowed = Some(observed.reset_means != ResetMeans::Full);
-    }
-    if bucket.plan.per.is_some() {
-        return;
-    }
-    if let Some(window) = observed.window {
-        bucket.learned.per = Some(window);
-    } else if bucket.effective().refill == Refill::Window {
-        // The longest reset seen bounds the window from below; windows have round lengths.
-        let told = observed.reset_in.filter(|reset| *reset > Span::ZERO).map(round_up);
-        bucket.learned.per = told.max(bucket.learned.per);
-    } else if let Some((least, most)) = inferred_window(observed) {
-        if close(least, most, 1.5) {
-            bucket.learned.per = Some(round_near(most));
-        } else if least > bucket.effective().per {
-            bucket.learned.per = Some(round_up(least));
-        }
-    }
 }
 
 /// Cuts at once; rises after three agreeing reports on two leases at least. Returns whether a rise was contradicted.
@@ -148,7 +128,9 @@ fn precise(bucket: &BucketState, observed: &ObservedBucket, remaining: u64) -> M
     let most = Milli::from_units(remaining.saturating_add(1)) - Milli::from_milli(1);
     let until_full = observed.reset_in.filter(|_| observed.reset_means == ResetMeans::Full);
     match (until_full, bucket.rate()) {
-        (Some(until_full), Some(rate)) if observed.limit.map(Milli::from_units) == Some(rate.limit) => {
+        (Some(until_full), Some(rate))
+            if observed.limit.map(Milli::from_units) == Some(rate.limit) && bucket.learned.brim.is_none() =>
+        {
             // Rounded up, so that it is never too much.
             let missing = rate.gained_in(until_full) + Milli::from_milli(1);
             (rate.limit - missing).clamp(units, most)
@@ -293,11 +275,6 @@ fn align_window(bucket: &mut BucketState, observed: &ObservedBucket, rate: &Rate
     if same { Aligned::Same } else { Aligned::New }
 }
 
-/// To what resets are rounded: whole seconds or milliseconds.
-fn grain_of(reset: Span) -> Span {
-    if reset.as_micros() % 1_000_000 == 0 { Span::from_secs(1) } else { Span::from_millis(1) }
-}
-
 /// Whether a person said that it starts full: then its first answers have nothing to raise it to, and may have overtaken others
 /// that took their share before them.
 fn is_vouched_full(bucket: &BucketState) -> bool {
@@ -306,35 +283,4 @@ fn is_vouched_full(bucket: &BucketState) -> bool {
 
 fn fired_since(bucket: &BucketState, mark: i64) -> Milli {
     Milli::from_milli(bucket.fired.saturating_sub(mark)).at_least_zero()
-}
-
-/// The window that limit, used and time-to-full imply: limit x reset / used, as bounds, because resets are rounded (up) to the
-/// second or the millisecond. `None` when nothing is used or the reset means something else.
-pub fn inferred_window(observed: &ObservedBucket) -> Option<(Span, Span)> {
-    let (limit, remaining, reset) = (observed.limit?, observed.remaining?, observed.reset_in?.as_micros());
-    let used = limit.checked_sub(remaining).filter(|used| *used > 0)?;
-    if observed.reset_means != ResetMeans::Full || reset <= 0 {
-        return None;
-    }
-    let grain = grain_of(Span::from_micros(reset)).as_micros();
-    let window = |micros: i64| {
-        let window = i128::from(limit) * i128::from(micros) / i128::from(used);
-        Span::from_micros(i64::try_from(window).unwrap_or(i64::MAX).max(1))
-    };
-    Some((window((reset - grain).max(0)), window(reset)))
-}
-
-const ROUND_WINDOWS_SECS: [i64; 9] = [1, 10, 60, 300, 900, 3_600, 86_400, 604_800, 2_678_400];
-
-fn round_up(span: Span) -> Span {
-    ROUND_WINDOWS_SECS.iter().map(|secs| Span::from_secs(*secs)).find(|round| *round >= span).unwrap_or(span)
-}
-
-fn round_near(span: Span) -> Span {
-    ROUND_WINDOWS_SECS.iter().map(|secs| Span::from_secs(*secs)).find(|round| close(*round, span, 1.35)).unwrap_or(span)
-}
-
-fn close(a: Span, b: Span, factor: f64) -> bool {
-    let (a, b) = (a.as_secs_f64(), b.as_secs_f64());
-    a <= b * factor && b <= a * factor
 }

@@ -23,6 +23,7 @@ pub mod plan;
 pub mod queue;
 pub mod report;
 pub mod retry;
+mod shape;
 pub mod signal;
 pub mod units;
 pub mod value;

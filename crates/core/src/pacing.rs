@@ -16,7 +16,8 @@ impl BucketState {
             // The whole quota spread over tau.
             return Rate::new(rate.limit, tau, rate.capacity).time_for(cost).min(tau);
         }
-        let surplus = (self.level.at(at, &rate) - margin(&rate, cost)).at_least_zero();
+        let surplus =
+            if self.is_calm(at) { Milli::ZERO } else { (self.level.at(at, &rate) - margin(&rate, cost)).at_least_zero() };
         let per_tau = rate.gained_in(tau) + surplus.min(self.burst_rate(&rate).capacity);
         Rate::new(per_tau.max(Milli::from_milli(1)), tau, rate.capacity).time_for(cost).min(tau)
     }

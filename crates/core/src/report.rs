@@ -274,7 +274,10 @@ fn refused<R: Rng + ?Sized>(
                 }
             }
         }
-        Evidence::Room => {
+        Evidence::Short | Evidence::Room => {
+            if matches!(evidence, Evidence::Room) {
+                calm_down(value, binding, lease, now);
+            }
             done.call_floor = Some(CallFloor { until, source: signal.source });
             note(done, until, now, signal.source);
         }
@@ -334,7 +337,9 @@ fn call_waits<R: Rng + ?Sized>(
 enum Evidence<'a> {
     /// These buckets are empty.
     Empty(Vec<(usize, &'a ObservedBucket)>),
-    /// Every bucket of the call was named, and none is empty.
+    /// A bucket holds less than the call costs.
+    Short,
+    /// Every bucket of the call was named, and has room for it.
     Room,
     /// It does not say which.
     Unknown,
@@ -359,7 +364,8 @@ fn evidence<'a>(value: &ScopeValue, binding: &Binding, lease: &Lease, signal: &'
         binding.buckets.iter().filter(|index| value.buckets.get(**index).is_some_and(|bucket| !bucket.is_held())).count();
     match (empty.is_empty(), short, named >= rated && rated > 0) {
         (false, _, _) => Evidence::Empty(empty),
-        (true, true, _) | (true, false, true) => Evidence::Room,
+        (true, true, _) => Evidence::Short,
+        (true, false, true) => Evidence::Room,
         _ => Evidence::Unknown,
     }
 }
@@ -410,6 +416,15 @@ fn empty_levels(value: &mut ScopeValue, binding: &Binding, lease: &Lease, signal
 /// Whether this refusal counts: those of calls granted before the last one was reported only repeat it.
 fn is_next_refusal(value: &ScopeValue, binding: &Binding, lease: &Lease) -> bool {
     value.groups.get(binding.group).is_some_and(|group| lease.group_mark > group.cut_mark)
+}
+
+/// There was room, and still the call was refused: the buckets are counted over a shorter time than they say.
+fn calm_down(value: &mut ScopeValue, binding: &Binding, lease: &Lease, now: FleetTime) {
+    for index in &binding.buckets {
+        let Some(bucket) = value.buckets.get_mut(*index).filter(|bucket| !bucket.is_held()) else { continue };
+        let mark = lease.charges.iter().find(|charge| charge.bucket == bucket.plan.id).map_or(0, |charge| charge.mark);
+        bucket.calm_down(now, mark);
+    }
 }
 
 fn floor_group(value: &mut ScopeValue, binding: &Binding, new_floor: Floor, now: FleetTime) {

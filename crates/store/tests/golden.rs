@@ -66,6 +66,8 @@ fn tokens() -> BucketState {
             candidate: 450_000,
             agreeing: 2,
             candidate_mark: 1_200_000,
+            brim: Some(200_000),
+            anchor: Some((199_000, Span::from_millis(240))),
         },
         level: Level { amount: Milli::from_milli(-12_345), as_of: NOW + Span::from_millis(40), carry: 59_999_999 },
         burst: Level { amount: Milli::from_milli(9_001), as_of: NOW + Span::from_millis(41), carry: 17 },

@@ -69,6 +69,16 @@ fn a_full_bucket_that_only_headers_describe_is_used_up_in_a_short_run() {
 }
 
 #[test]
+fn a_bucket_that_holds_less_than_its_limit_and_says_so_nowhere() {
+    for holds in [20, 300] {
+        let level = i128::from(holds);
+        let meter = Meter::bucket("requests", 1_200, MINUTE, holds, level, START);
+        let fleet = requests(unknown("requests"), meter, Headers::All, 1_200);
+        expect(&format!("1200 per 60 s that holds {holds}, unknown"), &fleet, 1.10, 1.5);
+    }
+}
+
+#[test]
 fn a_bucket_that_only_headers_describe_and_that_others_have_drawn_on() {
     for level in [0, 10, 300] {
         let meter = Meter::bucket("requests", 600, MINUTE, 600, level, START);

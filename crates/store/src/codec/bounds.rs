@@ -53,6 +53,11 @@ impl Checks {
         self.only_if((1..=LONGEST_WINDOW_MICROS).contains(&micros), Span::from_micros(micros))
     }
 
+    /// A length of time, which may be none.
+    pub(super) fn length(&mut self, micros: i64) -> Option<Span> {
+        self.only_if((0..=LONGEST_WINDOW_MICROS).contains(&micros), Span::from_micros(micros))
+    }
+
     /// An amount; nothing when it is more than we calculate with.
     pub(super) fn amount(&mut self, milli: i64) -> Milli {
         let is_sound = milli.unsigned_abs() <= Milli::MAX.as_milli().unsigned_abs();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use paceline_core::bucket::{BucketState, Learned, Observation};
+use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::level::{Level, Rate};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli};
@@ -78,6 +78,7 @@ fn bucket(stored: wire::Bucket, now: FleetTime, checks: &mut Checks) -> Option<B
         started: stored.started,
         floor: checks.floor(stored.floor),
         holds: checks.holds(stored.holds, now),
+        calm: calm(stored.calm.unwrap_or_default(), checks),
     };
     check_levels(&mut state, checks);
     Some(if checks.found == before { state } else { cautious(state, now) })
@@ -124,6 +125,19 @@ fn learned(stored: wire::Learned, checks: &mut Checks) -> Learned {
         candidate: stored.candidate,
         agreeing: agreeing.unwrap_or(0),
         candidate_mark: checks.mark(stored.candidate_mark),
+        brim: stored.brim.filter(|brim| checks.require(*brim > 0)),
+        anchor: stored.anchor.and_then(|anchor| {
+            let until_full = checks.length(anchor.until_full)?;
+            Some((anchor.remaining, until_full))
+        }),
+    }
+}
+
+fn calm(stored: wire::Calm, checks: &mut Checks) -> Calm {
+    Calm {
+        until: checks.instant(stored.until),
+        length: checks.length(stored.length).unwrap_or_default(),
+        mark: checks.mark(stored.mark),
     }
 }
 
@@ -169,9 +183,9 @@ fn is_payable(amount: Milli, rate: &Rate) -> bool {
 /// was granted, against which open leases have their marks.
 fn cautious(damaged: BucketState, now: FleetTime) -> BucketState {
     let marks = [damaged.fired, damaged.fired_at_turn, damaged.observed.map_or(0, |seen| seen.mark)];
-    let Learned { limit, per, windowed, .. } = damaged.learned;
+    let Learned { limit, per, windowed, brim, .. } = damaged.learned;
     let mut state = BucketState {
-        learned: Learned { limit, per, windowed, ..Learned::default() },
+        learned: Learned { limit, per, windowed, brim, ..Learned::default() },
         fired: marks.into_iter().fold(0, i64::max),
         typical: damaged.typical,
         typical_reserved: damaged.typical_reserved,

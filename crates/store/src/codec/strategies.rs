@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use paceline_core::bucket::{BucketState, Learned, Observation};
+use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
 use paceline_core::level::{Level, Rate};
@@ -57,6 +57,7 @@ fn bucket() -> impl Strategy<Value = BucketState> {
                 observed: observed.map(|(mark, remaining, at)| Observation { mark, remaining, at }),
                 typical,
                 typical_reserved: typical,
+                calm: Calm { until: opens_at, length: Span::from_micros(fired_at_turn.clamp(0, 900_000_000)), mark: fired },
                 started,
                 floor,
                 holds,
@@ -109,14 +110,17 @@ fn bucket_id() -> impl Strategy<Value = BucketId> {
 
 fn learned() -> impl Strategy<Value = Learned> {
     let limit = of(units().prop_map(|limit| limit.max(1)));
-    (limit, of(window()), of(any::<bool>()), units(), any::<u8>(), mark()).prop_map(
-        |(limit, per, windowed, candidate, agreeing, candidate_mark)| Learned {
+    let shape = (of(units().prop_map(|brim| brim.max(1))), of((units(), window())));
+    (limit, of(window()), of(any::<bool>()), units(), any::<u8>(), mark(), shape).prop_map(
+        |(limit, per, windowed, candidate, agreeing, candidate_mark, (brim, anchor))| Learned {
             limit,
             per,
             windowed,
             candidate,
             agreeing,
             candidate_mark,
+            brim,
+            anchor,
         },
     )
 }

@@ -58,6 +58,8 @@ pub(super) struct Bucket {
     pub(super) holds: Vec<Slot>,
     #[prost(sint64, tag = "16")]
     pub(super) typical_reserved: i64,
+    #[prost(message, optional, tag = "17")]
+    pub(super) calm: Option<Calm>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -115,6 +117,28 @@ pub(super) struct Learned {
     pub(super) agreeing: u32,
     #[prost(sint64, tag = "6")]
     pub(super) candidate_mark: i64,
+    #[prost(uint64, optional, tag = "7")]
+    pub(super) brim: Option<u64>,
+    #[prost(message, optional, tag = "8")]
+    pub(super) anchor: Option<Anchor>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Anchor {
+    #[prost(uint64, tag = "1")]
+    pub(super) remaining: u64,
+    #[prost(sint64, tag = "2")]
+    pub(super) until_full: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Calm {
+    #[prost(sint64, tag = "1")]
+    pub(super) until: i64,
+    #[prost(sint64, tag = "2")]
+    pub(super) length: i64,
+    #[prost(sint64, tag = "3")]
+    pub(super) mark: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]

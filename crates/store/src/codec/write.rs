@@ -1,7 +1,7 @@
 //! From a scope value to its messages.
 
 use bytes::Bytes;
-use paceline_core::bucket::{BucketState, Learned, Observation};
+use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
@@ -44,6 +44,7 @@ fn bucket(state: &BucketState) -> wire::Bucket {
         typical,
         typical_reserved,
         started,
+        calm,
         floor: under,
         holds: held,
     } = state;
@@ -64,6 +65,11 @@ fn bucket(state: &BucketState) -> wire::Bucket {
         started: *started,
         floor: under.map(floor),
         holds: holds(held),
+        calm: (*calm != Calm::default()).then(|| wire::Calm {
+            until: calm.until.as_micros(),
+            length: calm.length.as_micros(),
+            mark: calm.mark,
+        }),
     }
 }
 
@@ -98,8 +104,17 @@ fn plan(plan: &BucketPlan) -> wire::Plan {
 }
 
 fn learned(learned: &Learned) -> wire::Learned {
-    let Learned { limit, per, windowed, candidate, agreeing, candidate_mark } = *learned;
-    wire::Learned { limit, per: per.map(Span::as_micros), windowed, candidate, agreeing: u32::from(agreeing), candidate_mark }
+    let Learned { limit, per, windowed, candidate, agreeing, candidate_mark, brim, anchor } = *learned;
+    wire::Learned {
+        limit,
+        per: per.map(Span::as_micros),
+        windowed,
+        candidate,
+        agreeing: u32::from(agreeing),
+        candidate_mark,
+        brim,
+        anchor: anchor.map(|(remaining, until_full)| wire::Anchor { remaining, until_full: until_full.as_micros() }),
+    }
 }
 
 fn level(level: &Level) -> wire::Level {

@@ -1,0 +1,113 @@
+//! Learning the shape of a bucket that nobody configured: does it refill evenly or in windows, how long is its window, and how
+//! much does it hold?
+
+use crate::bucket::BucketState;
+use crate::plan::Refill;
+use crate::signal::{ObservedBucket, ResetMeans};
+use crate::units::Span;
+
+/// Two figures must lie this many units, and this many grains of their resets, apart before their difference tells anything.
+const APART: u64 = 8;
+
+/// Learns the kind of refill, the window and the brim from one observation.
+pub(crate) fn learn(bucket: &mut BucketState, observed: &ObservedBucket) {
+    if bucket.plan.refill.is_none() && bucket.learned.windowed.is_none() && observed.reset_in.is_some() {
+        // A reset of unknown meaning is taken as a window's end: that never sends earlier.
+        bucket.learned.windowed = Some(observed.reset_means != ResetMeans::Full);
+    }
+    if bucket.plan.per.is_some() {
+        return;
+    }
+    if let Some(window) = observed.window {
+        bucket.learned.per = Some(window);
+    } else if bucket.effective().refill == Refill::Window {
+        // The longest reset seen bounds the window from below; windows have round lengths.
+        let told = observed.reset_in.filter(|reset| *reset > Span::ZERO).map(round_up);
+        bucket.learned.per = told.max(bucket.learned.per);
+    } else if !learn_from_difference(bucket, observed) && bucket.learned.brim.is_none() {
+        learn_from_used(bucket, observed);
+    }
+}
+
+/// Units that came with a difference in time until full: that is the refill, however much the bucket holds. Returns whether it
+/// could tell.
+fn learn_from_difference(bucket: &mut BucketState, observed: &ObservedBucket) -> bool {
+    let told = (observed.limit, observed.remaining, observed.reset_in);
+    let (Some(limit), Some(remaining), Some(until_full)) = told else { return false };
+    if observed.reset_means != ResetMeans::Full {
+        return false;
+    }
+    let Some((before, before_until)) = bucket.learned.anchor else {
+        bucket.learned.anchor = Some((remaining, until_full));
+        return false;
+    };
+    let units = remaining.abs_diff(before);
+    let time = (until_full - before_until).as_micros();
+    let grain = grain_of(until_full).max(grain_of(before_until)).as_micros();
+    let apart = i64::try_from(APART).unwrap_or(i64::MAX);
+    if units < APART || time.abs() < grain.saturating_mul(apart) || (remaining < before) != (time > 0) {
+        return false;
+    }
+    let scaled = |amount: u64, by: i128, per: i128| i128::from(amount) * by / per.max(1);
+    let time = i128::from(time.abs());
+    let window = i64::try_from(scaled(limit, time, i128::from(units))).unwrap_or(i64::MAX);
+    bucket.learned.per = Some(round_near(Span::from_micros(window.max(1))));
+    // What is left and what is missing is what it holds.
+    let missing = scaled(units, i128::from(until_full.as_micros()), time);
+    let brim = remaining.saturating_add(u64::try_from(missing).unwrap_or(0)).max(1);
+    bucket.learned.brim = (brim < limit - limit / 10).then_some(brim);
+    true
+}
+
+/// Limit x reset / used, where the bucket holds its limit. Where it holds less, `used` is too large and the window would come out
+/// far too short: only a window of a usual length is believed, and a longer one in any case.
+fn learn_from_used(bucket: &mut BucketState, observed: &ObservedBucket) {
+    let Some((least, most)) = inferred_window(observed) else { return };
+    if close(least, most, 1.5)
+        && let Some(usual) = usual_near(most)
+    {
+        bucket.learned.per = Some(usual);
+    } else if least > bucket.effective().per {
+        bucket.learned.per = Some(round_up(least));
+    }
+}
+
+/// To what resets are rounded: whole seconds or milliseconds.
+pub(crate) fn grain_of(reset: Span) -> Span {
+    if reset.as_micros() % 1_000_000 == 0 { Span::from_secs(1) } else { Span::from_millis(1) }
+}
+
+/// The window that limit, used and time-to-full imply: limit x reset / used, as bounds, because resets are rounded (up) to the
+/// second or the millisecond. `None` when nothing is used or the reset means something else.
+pub(crate) fn inferred_window(observed: &ObservedBucket) -> Option<(Span, Span)> {
+    let (limit, remaining, reset) = (observed.limit?, observed.remaining?, observed.reset_in?.as_micros());
+    let used = limit.checked_sub(remaining).filter(|used| *used > 0)?;
+    if observed.reset_means != ResetMeans::Full || reset <= 0 {
+        return None;
+    }
+    let grain = grain_of(Span::from_micros(reset)).as_micros();
+    let window = |micros: i64| {
+        let window = i128::from(limit) * i128::from(micros) / i128::from(used);
+        Span::from_micros(i64::try_from(window).unwrap_or(i64::MAX).max(1))
+    };
+    Some((window((reset - grain).max(0)), window(reset)))
+}
+
+const ROUND_WINDOWS_SECS: [i64; 9] = [1, 10, 60, 300, 900, 3_600, 86_400, 604_800, 2_678_400];
+
+fn round_up(span: Span) -> Span {
+    ROUND_WINDOWS_SECS.iter().map(|secs| Span::from_secs(*secs)).find(|round| *round >= span).unwrap_or(span)
+}
+
+fn round_near(span: Span) -> Span {
+    usual_near(span).unwrap_or(span)
+}
+
+fn usual_near(span: Span) -> Option<Span> {
+    ROUND_WINDOWS_SECS.iter().map(|secs| Span::from_secs(*secs)).find(|round| close(*round, span, 1.35))
+}
+
+pub(crate) fn close(a: Span, b: Span, factor: f64) -> bool {
+    let (a, b) = (a.as_secs_f64(), b.as_secs_f64());
+    a <= b * factor && b <= a * factor
+}
