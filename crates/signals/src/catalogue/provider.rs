@@ -17,6 +17,8 @@ pub struct Provider {
     name: String,
     facts: ProviderFacts,
     names: NameIndex,
+    /// The rules about answers that a success without a gRPC status may fit, which is nearly every answer.
+    for_success: Vec<usize>,
 }
 
 /// How a provider counts one meter.
@@ -165,6 +167,14 @@ impl Provider {
             || (self.facts.answers.iter().any(reads_code) && may_refuse())
     }
 
+    /// The first rule about an answer that fits.
+    pub(crate) fn rule_for(&self, status: u32, grpc: Option<u32>, fits: impl Fn(&AnswerFact) -> bool) -> Option<&AnswerFact> {
+        if grpc.is_none() && (200..400).contains(&status) {
+            return self.for_success.iter().filter_map(|index| self.facts.answers.get(*index)).find(|rule| fits(rule));
+        }
+        self.facts.answers.iter().find(|rule| fits(rule))
+    }
+
     /// The bucket that a fact about bodies names.
     pub(crate) fn body_bucket(&self, fact: &BucketFact) -> Bucket {
         Bucket::from_fact(fact, None, self.facts.meters.get(&fact.meter))
@@ -187,7 +197,9 @@ impl Provider {
     pub(crate) fn compile(name: &str, facts: ProviderFacts) -> Result<Self, CatalogueError> {
         let unusable = |problem: String| CatalogueError::Unusable { name: name.to_owned(), problem };
         let names = check_zones(&facts).and_then(|()| compile_names(&facts)).map_err(unusable)?;
-        Ok(Self { name: name.to_owned(), facts, names })
+        let may_fit = |rule: &AnswerFact| rule.grpc.is_empty() && (rule.status.is_empty() || rule.status.touches_success());
+        let for_success = (0..).zip(&facts.answers).filter(|(_, rule)| may_fit(rule)).map(|(index, _)| index).collect();
+        Ok(Self { name: name.to_owned(), facts, names, for_success })
     }
 }
 

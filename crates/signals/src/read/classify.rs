@@ -25,7 +25,7 @@ pub(super) struct Verdict {
 
 /// Applies the first rule that fits; without one a success is a success and anything else is final.
 pub(super) fn classify(provider: &Provider, view: &View<'_>, hits: &Hits<'_, '_>, forbidden: bool) -> Verdict {
-    let rule = provider.facts().answers.iter().find(|rule| view.fits(rule));
+    let rule = provider.rule_for(view.status, view.grpc, |rule| view.fits(rule));
     let default = if (200..400).contains(&view.status) { AnswerKind::Ok } else { AnswerKind::Rejected };
     let kind = rule.map_or(default, |rule| rule.kind);
     let retryable = rule
