@@ -28,6 +28,8 @@ const BATCH: usize = 512;
 pub(crate) const INBOX: usize = 16_384;
 /// A scope that nobody has spoken to for this long, and in which nobody waits, is put away.
 const IDLE: Duration = Duration::from_secs(120);
+/// One that could not be put away then, because a lease is known or somebody looks at it, tries again after this.
+const STILL_IDLE: Duration = Duration::from_secs(10);
 /// How often a refused commit is decided anew before the callers are told that the store is busy.
 const TRIES: u32 = 16;
 /// After this long a store that did not answer is asked again.
@@ -80,30 +82,31 @@ impl<S: Store> Actor<S> {
             }
             let mut inputs: Vec<Input> = state.own.drain(..).collect();
             for message in batch.drain(..) {
-                last_spoken = Instant::now();
+                if !matches!(message.input, Input::Inspect(_)) {
+                    last_spoken = Instant::now();
+                }
                 if let Some((id, sender)) = message.reply {
                     state.waiting.insert(id, sender);
                 }
                 inputs.push(message.input);
             }
-            if inputs.is_empty() && self.can_rest(&state, last_spoken) && self.inner.put_away(&self.key, &self.inbox) {
+            self.turn(&mut state, inputs).await;
+            if self.can_rest(&state, last_spoken) && self.inner.put_away(&self.key, &self.inbox) {
                 return;
             }
-            self.turn(&mut state, inputs).await;
         }
     }
 
+    /// Until something is to be decided, or until it may be time to rest.
     fn sleep_until(&self, state: &State, last_spoken: Instant) -> Instant {
-        let idle = last_spoken.max(Instant::now() - IDLE) + IDLE;
-        match state.wake_at {
-            Some(at) => idle.min(Instant::now() + at.since(self.inner.store.now()).to_duration()),
-            None if Instant::now() >= idle => Instant::now() + IDLE,
-            None => idle,
-        }
+        let now = Instant::now();
+        let rest = if last_spoken + IDLE > now { last_spoken + IDLE } else { now + STILL_IDLE };
+        let wake = state.wake_at.map(|at| now + at.since(self.inner.store.now()).to_duration());
+        wake.map_or(rest, |wake| wake.min(rest))
     }
 
     fn can_rest(&self, state: &State, last_spoken: Instant) -> bool {
-        state.waiting.is_empty() && self.scope.is_idle() && last_spoken.elapsed() >= IDLE
+        state.waiting.is_empty() && state.own.is_empty() && self.scope.is_idle() && last_spoken.elapsed() >= IDLE
     }
 
     /// One batch: decide, commit, answer; decided anew on the newer value while others commit first.

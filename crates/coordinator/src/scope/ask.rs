@@ -242,6 +242,7 @@ impl Scope {
             self.move_flight(lease.class, Some(lease.hold_until), None);
         }
         (record.is_over, record.was_released) = (true, true);
+        fx.events_on_commit.push(Event::LateUse { model: Arc::from(record.lease.model.as_str()) });
         self.change_record(key, record, fx);
     }
 

@@ -116,10 +116,11 @@ impl Scope {
         self.record_ends.clear();
     }
 
-    /// The keys whose records an input needs and that are not cached.
+    /// The keys whose records an input needs read: those that are not cached, and those that decide without a commit which
+    /// would find a newer value. (Another replica may have taken a report of this lease.)
     pub fn missing_records(&self, input: &Input) -> Vec<CallKey> {
         let needed = match input {
-            Input::Ask(_, ask) => [ask.previous_key, Some(ask.key)],
+            Input::Ask(_, ask) => return [ask.previous_key, Some(ask.key)].into_iter().flatten().collect(),
             Input::Report(_, report) => [report.key, report.next_key()],
             Input::Release(_, release) => [release.key, None],
             Input::Taken(key) => [Some(*key), None],
