@@ -53,11 +53,14 @@ fn every_provider_file_is_built_in_and_has_cases() {
 }
 
 #[test]
-fn every_built_in_fact_has_a_source_and_a_day() {
+fn every_built_in_fact_has_a_source_and_a_day_and_says_how_sure_it_is() {
     for provider in catalogue().providers() {
+        assert!(provider.version().is_some(), "{} has no `version:`", provider.name());
         for (what, provenance) in provider.provenances() {
-            let is_known = provenance.source.is_some_and(|source| !source.is_empty()) && provenance.checked.is_some();
-            assert!(is_known, "{}: {what} has no source or no `checked:` day", provider.name());
+            let is_known = provenance.source.is_some_and(|source| !source.is_empty())
+                && provenance.checked.is_some()
+                && provenance.sure.is_some();
+            assert!(is_known, "{}: {what} has no `source:`, no `checked:` day or no `sure:`", provider.name());
         }
     }
 }
