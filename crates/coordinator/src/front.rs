@@ -4,20 +4,25 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use paceline_core::units::FleetTime;
+use paceline_core::denial::Reason;
+use paceline_core::units::{FleetTime, Span};
 use paceline_store::{ScopeKey, Store};
-use paceline_telemetry::{Load, Telemetry};
+use paceline_telemetry::{AcquireOutcome, Load, Telemetry};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::{Actor, INBOX, Message};
-use crate::api::{AcquireRequest, Answer, CallError, ReportAnswer, ReportRequest, Target};
+use crate::api::{AcquireRequest, Answer, CallError, Denied, ReportAnswer, ReportRequest, Target};
 use crate::gauges::Gauges;
 use crate::inputs::{ask_input, release_lease_input, release_ticket_input, report_input};
 use crate::metrics::Recorder;
 use crate::scope::{Input, ReleaseInput, Reply, ReplyId, Scope, ScopeView};
+use crate::seats::Seats;
 use crate::settings::{AnswerParts, Settings};
 use crate::token::Keyring;
+
+/// The most calls that one replica holds.
+const MOST_HELD: usize = 100_000;
 
 /// What a coordinator is made of.
 pub struct Options<S> {
@@ -48,6 +53,7 @@ pub(crate) struct Inner<S> {
     scopes: Mutex<HashMap<ScopeKey, Handle>>,
     next_reply: AtomicU64,
     is_draining: AtomicBool,
+    seats: Seats,
 }
 
 #[derive(Clone)]
@@ -74,6 +80,7 @@ impl<S: Store> Coordinator<S> {
             scopes: Mutex::new(HashMap::new()),
             next_reply: AtomicU64::new(1),
             is_draining: AtomicBool::new(false),
+            seats: Seats::new(MOST_HELD),
         });
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_load(move || weak.upgrade().map(|inner| inner.load()).unwrap_or_default());
@@ -87,6 +94,7 @@ impl<S: Store> Coordinator<S> {
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Answer, CallError> {
         let input = ask_input(request, &*self.settings(), &self.0.keyring)?;
         let target = input.request.target.clone();
+        let Some(_seat) = self.0.seats.take() else { return Ok(self.full(&target)) };
         match self.call(&target, |id| Input::Ask(id, Arc::new(input))).await? {
             Reply::Answer(answer) => answer,
             _ => Err(lost()),
@@ -100,7 +108,7 @@ impl<S: Store> Coordinator<S> {
     pub async fn report(&self, request: ReportRequest) -> Result<ReportAnswer, CallError> {
         let input = report_input(request, &*self.settings(), &self.0.keyring, self.0.store.now())?;
         let Some(target) = input.target() else {
-            return Err(CallError::Invalid { field: "lease_id", problem: "it cannot be read".to_string() });
+            return Err(CallError::Invalid { field: "lease_id", problem: "cannot be read".to_string() });
         };
         match self.call(&target, |id| Input::Report(id, Arc::new(input))).await? {
             Reply::Report(answer) => answer.map(|answer| *answer),
@@ -180,6 +188,14 @@ impl<S: Store> Coordinator<S> {
     /// Fleet time.
     pub fn now(&self) -> FleetTime {
         self.0.store.now()
+    }
+
+    /// Refuses a call because too many are held here.
+    fn full(&self, target: &Target) -> Answer {
+        let labels = self.0.telemetry.scope(&target.provider, &target.account, &target.model);
+        self.0.telemetry.acquire_decided(&labels, AcquireOutcome::Denied, Reason::QueueFull.name());
+        let detail = format!("{MOST_HELD} calls are held by this replica already; another one may have room");
+        Answer::Denied(Box::new(Denied::at_once(Reason::QueueFull, Some(Span::from_secs(1)), detail)))
     }
 
     async fn release(&self, input: Option<ReleaseInput>) -> Result<bool, CallError> {

@@ -12,6 +12,7 @@ mod inputs;
 mod metrics;
 mod record;
 pub mod scope;
+mod seats;
 pub mod settings;
 pub mod token;
 mod wire;
