@@ -79,7 +79,7 @@ async fn a_line_on_each_of_two_replicas_shares_one_bucket() {
         assert!(pair[1] - pair[0] >= Span::from_millis(499), "calls {n} and {}: {pair:?}", n + 1);
     }
     assert!(*sent.last().unwrap() <= secs(31), "sixty calls, two a second: {:?}", sent.last());
-    sleep(secs(1)).await;
+    sleep(secs(60)).await; // until no place of an absent caller is remembered
     for replica in &replicas {
         assert!(replica.coordinator.scopes().await[0].lanes.is_empty());
     }
