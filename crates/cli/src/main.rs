@@ -60,8 +60,9 @@ fn main() -> ExitCode {
         // Whoever reads our output has read enough: `paceline status | head`.
         Err(failure) if failure.is_closed_output() => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nowhere else to say it if this fails too.
-            let _ = writeln!(io::stderr().lock(), "error: {failure}");
+            let text = failure.to_string();
+            // Lists of problems begin each with the word already. Nowhere else to say it if this fails too.
+            let _ = writeln!(io::stderr().lock(), "error: {}", text.strip_prefix("error: ").unwrap_or(&text));
             ExitCode::FAILURE
         }
     }

@@ -33,3 +33,4 @@ pub use model::{Config, Listen};
 pub use overrides::{Overrides, Scalar};
 pub use problem::{ConfigErrors, Pos, Problem};
 pub use quantity::Share;
+pub use redact::looks_like_a_key;

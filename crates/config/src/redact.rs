@@ -7,8 +7,8 @@ const KEY_LENGTH: usize = 20;
 /// Keys whose values are not shown.
 const SECRET_WORDS: [&str; 6] = ["secret", "password", "token:", "api_key", "apikey", "authorization"];
 
-/// Whether this looks like a vendor's key rather than a name.
-pub(crate) fn looks_like_a_key(text: &str) -> bool {
+/// Whether this looks like a vendor's key rather than a name: such a text must not be shown, stored or used as a label (I-12).
+pub fn looks_like_a_key(text: &str) -> bool {
     text.len() >= KEY_LENGTH && KEY_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
 }
 

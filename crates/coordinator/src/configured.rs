@@ -58,6 +58,6 @@ impl Settings for Configured {
 fn unresolved(error: ResolveError) -> CallError {
     match error {
         ResolveError::UnknownProvider { .. } => CallError::UnknownProvider(error.to_string()),
-        _ => CallError::Invalid { field: "target.account", problem: error.to_string() },
+        _ => CallError::Invalid { field: "target.account", problem: format!("is wrong: {error}") },
     }
 }

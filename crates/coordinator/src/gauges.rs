@@ -27,7 +27,7 @@ impl Gauges {
         let mut oldest = [None; 3];
         for (key, lane) in scope.queue().lanes() {
             if let (Some(count), Some(since)) = (queued.get_mut(key.class.index()), oldest.get_mut(key.class.index())) {
-                *count += u64::try_from(lane.waiting.len()).unwrap_or(u64::MAX);
+                *count += u64::try_from(lane.depth()).unwrap_or(u64::MAX);
                 *since = match (*since, lane.oldest()) {
                     (Some(a), Some(b)) => Some(FleetTime::min(a, b)),
                     (a, b) => a.or(b),

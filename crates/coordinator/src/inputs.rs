@@ -19,6 +19,12 @@ use crate::wire::{LeaseWire, TicketWire};
 /// # Errors
 /// Unknown names, forged tokens, tokens of another call.
 pub fn ask_input(mut request: AcquireRequest, settings: &dyn Settings, keyring: &Keyring) -> Result<AskInput, CallError> {
+    for (field, name) in [("target.account", &request.target.account), ("tenant", &request.tenant)] {
+        if paceline_config::looks_like_a_key(name) {
+            let problem = "looks like a key, and names are shown in metrics and logs: use an alias of it, never the key itself";
+            return Err(CallError::Invalid { field, problem: problem.to_string() });
+        }
+    }
     request.target = settings.canonical(&request.target)?;
     request.attempt = request.attempt.max(1);
     let key = CallKey::new(&request.identity, &request.tenant, &request.request_id, request.attempt);
@@ -34,12 +40,12 @@ pub fn ask_input(mut request: AcquireRequest, settings: &dyn Settings, keyring: 
     if let Some(lease) = &previous
         && (lease.request_id != request.request_id || lease.tenant != request.tenant || lease.identity != request.identity)
     {
-        return Err(CallError::Invalid { field: "previous_lease_id", problem: "it belongs to another call".to_string() });
+        return Err(CallError::Invalid { field: "previous_lease_id", problem: "belongs to another call".to_string() });
     }
     if previous.as_ref().is_some_and(|lease| lease.attempt >= request.attempt) {
         return Err(CallError::Invalid {
             field: "attempt",
-            problem: "it must be higher than that of previous_lease_id".to_string(),
+            problem: "must be higher than that of previous_lease_id".to_string(),
         });
     }
     let previous_key = previous.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
@@ -60,7 +66,7 @@ pub fn report_input(
 ) -> Result<ReportInput, CallError> {
     let (lease, is_authentic) = open_lease(&request.lease_id, keyring)?;
     if is_authentic && lease.as_ref().is_some_and(|lease| lease.identity != request.identity) {
-        return Err(CallError::Invalid { field: "lease_id", problem: "it belongs to another caller".to_string() });
+        return Err(CallError::Invalid { field: "lease_id", problem: "belongs to another caller".to_string() });
     }
     let has_answer = request.outcome == Outcome::Response
         && (request.status > 0 || request.grpc_status.is_some() || !request.headers.is_empty() || !request.body.is_empty());
@@ -154,7 +160,7 @@ fn open_ticket(bytes: &[u8], key: CallKey, keyring: &Keyring) -> Result<(Option<
             Ok(ticket) if ticket.key == key.0 => Ok((Some(ticket), false)),
             Ok(_) => Err(CallError::Invalid {
                 field: "ticket",
-                problem: "it belongs to another call: send it with the same request_id, attempt and tenant".to_string(),
+                problem: "belongs to another call: send it with the same request_id, attempt and tenant".to_string(),
             }),
             Err(_) => Ok((None, true)),
         },
@@ -164,6 +170,6 @@ fn open_ticket(bytes: &[u8], key: CallKey, keyring: &Keyring) -> Result<(Option<
 fn forged(field: &'static str) -> CallError {
     CallError::Invalid {
         field,
-        problem: "it is not a token of this service, or it was changed: pass it on exactly as received".to_string(),
+        problem: "is not a token of this service, or it was changed: pass it on exactly as received".to_string(),
     }
 }

@@ -288,9 +288,16 @@ impl Lane {
         self.ready.first().and_then(|stamp| self.waiting.get(stamp))
     }
 
-    /// When the longest waiting call entered the line.
+    /// How many wait: those who are here, and those who are away with a ticket.
+    pub fn depth(&self) -> usize {
+        self.waiting.len() + self.absent.len()
+    }
+
+    /// When the longest waiting call entered the line, one that is away with a ticket included.
     pub fn oldest(&self) -> Option<FleetTime> {
-        self.waiting.first_key_value().map(|(_, waiting)| waiting.ask.asked_at)
+        let here = self.waiting.first_key_value().map(|(_, waiting)| waiting.ask.asked_at);
+        let away = self.absent.first_key_value().map(|(stamp, _)| stamp.at);
+        here.into_iter().chain(away).min()
     }
 
     /// Takes those back into line whose own floor is about to end; their ledger was that floor until now.

@@ -92,7 +92,7 @@ impl fmt::Display for Span {
         if self.0 < 0 {
             write!(f, "-")?;
         }
-        let micros = self.0.unsigned_abs();
+        let micros = rounded(self.0.unsigned_abs());
         let (secs, mins, hours, days) =
             (micros / 1_000_000, micros / 60_000_000, micros / 3_600_000_000, micros / 86_400_000_000);
         match (days, hours, mins, micros) {
@@ -108,6 +108,19 @@ impl fmt::Display for Span {
             (d, h, _, _) => two(f, d, if d == 1 { "day" } else { "days" }, h % 24, "h"),
         }
     }
+}
+
+/// To the nearest of the smaller unit that is written: a wait of 1.9996 s is 2 s to people.
+const fn rounded(micros: u64) -> u64 {
+    let step = match micros {
+        0..1_000 => 1,
+        1_000..999_500 => 1_000,
+        999_500..59_950_000 => 100_000,
+        59_950_000..3_599_500_000 => 1_000_000,
+        3_599_500_000..86_370_000_000 => 60_000_000,
+        _ => 3_600_000_000,
+    };
+    micros.saturating_add(step / 2) / step * step
 }
 
 fn two(f: &mut fmt::Formatter<'_>, big: u64, big_unit: &str, small: u64, small_unit: &str) -> fmt::Result {
@@ -277,6 +290,9 @@ mod tests {
             (12, "12 us"),
             (12_000, "12 ms"),
             (1_500_000, "1.5 s"),
+            (1_999_600, "2 s"),
+            (59_999_000, "1 min"),
+            (31 * 86_400_000_000 - 1_000, "31 days"),
             (125_000_000, "2 min 5 s"),
             (12_000_000_000, "3 h 20 min"),
             (2 * 86_400_000_000 + 3_600_000_000, "2 days 1 h"),

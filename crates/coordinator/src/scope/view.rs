@@ -18,7 +18,7 @@ pub struct ScopeView {
     pub buckets: Vec<BucketView>,
     /// The groups.
     pub groups: Vec<GroupView>,
-    /// The lanes in which somebody waits here.
+    /// The lanes in which somebody waits: here, or away with a ticket.
     pub lanes: Vec<LaneView>,
     /// The floor under the account.
     pub floor: Option<FloorView>,
@@ -73,7 +73,7 @@ pub struct GroupView {
     pub floor: Option<FloorView>,
     /// Its calls in flight.
     pub in_flight: u64,
-    /// Its calls waiting here.
+    /// Its calls waiting, those away with a ticket included.
     pub waiting: u64,
 }
 
@@ -84,7 +84,7 @@ pub struct LaneView {
     pub group: String,
     /// The class.
     pub class: Class,
-    /// Calls waiting.
+    /// Calls waiting, those away with a ticket included.
     pub depth: u64,
     /// The longest wait.
     pub oldest_wait: Span,
@@ -127,13 +127,13 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
             key: group.key.to_string(),
             floor: floor(group.floor),
             in_flight: group.flights.in_use(now).as_units_floor(),
-            waiting: count(scope.queue.len_of_group(&group.key)),
+            waiting: scope.queue.lanes().filter(|(key, _)| key.group == group.key).map(|(_, lane)| count(lane.depth())).sum(),
         })
         .collect();
-    let lanes = scope.queue.lanes().filter(|(_, lane)| !lane.waiting.is_empty()).map(|(key, lane)| LaneView {
+    let lanes = scope.queue.lanes().filter(|(_, lane)| lane.depth() > 0).map(|(key, lane)| LaneView {
         group: key.group.to_string(),
         class: key.class,
-        depth: count(lane.waiting.len()),
+        depth: count(lane.depth()),
         oldest_wait: lane.oldest().map_or(Span::ZERO, |since| now.since(since)),
         waits_for: lane.ledger.current().source,
     });

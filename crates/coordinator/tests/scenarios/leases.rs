@@ -70,13 +70,13 @@ fn rl12_slots_that_were_slept_through() {
     let again: Vec<u64> = (0..100).map(|n| world.ask(patient(n))).collect();
     assert_eq!(sent_at_once(&world, &again), 10, "what may go back to back, and no more");
     let late = |world: &World| world.events.iter().filter(|event| matches!(event, Event::LateUse { .. })).count();
-    assert_eq!(late(&world), 0);
+    assert_eq!(late(&world), 100, "every slot was missed");
     let given_up = leases.iter().zip(&again).filter(|(_, id)| world.replied(**id).is_none()).map(|(lease, _)| lease);
     let given_up: Vec<String> = given_up.take(10).cloned().collect();
     for lease in &given_up {
         world.report(answered(lease, 200, &[]));
     }
-    assert_eq!((given_up.len(), late(&world)), (10, 10));
+    assert_eq!((given_up.len(), late(&world)), (10, 110), "and ten were used all the same");
     world.pass(Span::from_millis(900));
     let granted = again.iter().filter_map(|id| world.replied(*id)).filter(|reply| matches!(reply.answer(), Answer::Granted(_)));
     let granted = granted.count();

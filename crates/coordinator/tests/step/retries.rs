@@ -217,7 +217,8 @@ fn only_the_refused_call_waits_when_its_buckets_show_room() {
     ];
     let id = world.report(with_retry(answered(&lease, 429, &room)));
     let other = world.ask(ask("B"));
-    assert_eq!(world.reply(other).grant().wait, Span::ZERO);
+    // Bursts are off for a while, so it gets the next paced slot.
+    assert!(world.reply(other).grant().wait <= Span::from_millis(100));
     world.pass(secs(1));
     assert_eq!(reported(world.reply(id)).honored, secs(20));
     let queued = reported(world.reply(id)).next.as_ref().expect("an answer").queued().clone();
