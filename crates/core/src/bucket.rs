@@ -500,3 +500,55 @@ impl BucketState {
         Rate { capacity: burst, ..*rate }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::plan::{BucketId, Owner};
+
+    fn bucket() -> BucketState {
+        let name: Arc<str> = Arc::from("requests");
+        BucketState::new(BucketPlan {
+            id: BucketId { owner: Owner::Account, name: name.clone() },
+            meter: name,
+            limit: Some(600),
+            per: Some(Span::from_secs(60)),
+            capacity: None,
+            burst: None,
+            refill: Some(Refill::Continuous),
+            start: StartLevel::Full,
+            learn_above: false,
+        })
+    }
+
+    #[test]
+    fn each_refusal_with_room_turns_bursts_off_four_times_longer() {
+        let mut bucket = bucket();
+        let mut now = FleetTime::from_secs(1_800_000_000);
+        for length in [20, 80, 320, 900, 900] {
+            bucket.fired += 1_000;
+            bucket.calm_down(now, bucket.fired);
+            assert_eq!(bucket.calm.until.since(now), Span::from_secs(length));
+            // Refusals of calls that were granted before are no repetition.
+            bucket.calm_down(now + Span::from_secs(1), bucket.fired);
+            assert_eq!(bucket.calm.until.since(now), Span::from_secs(length));
+            now = bucket.calm.until + Span::from_secs(1);
+            assert!(!bucket.is_calm(now));
+        }
+        now = now + Span::from_secs(901);
+        bucket.fired += 1_000;
+        bucket.calm_down(now, bucket.fired);
+        assert_eq!(bucket.calm.length, Span::from_secs(20), "long ago is forgotten");
+    }
+
+    #[test]
+    fn a_debt_is_at_most_what_the_bucket_holds() {
+        let mut bucket = bucket();
+        let now = FleetTime::from_secs(1_800_000_000);
+        bucket.start(now, Milli::from_units(1));
+        bucket.shift_level(Milli::ZERO - Milli::from_units(1_000_000_000_000), now);
+        assert_eq!(bucket.level_at(now), Some(Milli::ZERO - Milli::from_units(600)));
+    }
+}

@@ -281,7 +281,10 @@ fn refused<R: Rng + ?Sized>(
             done.call_floor = Some(CallFloor { until, source: signal.source });
             note(done, until, now, signal.source);
         }
-        Evidence::Unknown => {
+        Evidence::RoomWhereTold | Evidence::Unknown => {
+            if matches!(evidence, Evidence::RoomWhereTold) {
+                calm_down(value, binding, lease, now);
+            }
             cap_levels(value, binding, lease, signal, now, until);
             floor_group(value, binding, new_floor, now);
             note(done, until, now, signal.source);
@@ -341,7 +344,9 @@ enum Evidence<'a> {
     Short,
     /// Every bucket of the call was named, and has room for it.
     Room,
-    /// It does not say which.
+    /// Not every bucket of the call was named, and those that were have room.
+    RoomWhereTold,
+    /// It names none.
     Unknown,
 }
 
@@ -366,6 +371,7 @@ fn evidence<'a>(value: &ScopeValue, binding: &Binding, lease: &Lease, signal: &'
         (false, _, _) => Evidence::Empty(empty),
         (true, true, _) => Evidence::Short,
         (true, false, true) => Evidence::Room,
+        _ if named > 0 => Evidence::RoomWhereTold,
         _ => Evidence::Unknown,
     }
 }
