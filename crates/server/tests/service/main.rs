@@ -10,3 +10,4 @@ mod pages;
 mod reloading;
 mod support;
 mod tokens;
+mod worker;
