@@ -24,6 +24,9 @@ Examples:
   paceline status openai/prod
   paceline status 'openai/*'
 
+  # What do providers say that nothing reads?
+  paceline status --unread
+
   # For programs; lengths of time are in milliseconds
   paceline status --json
 
@@ -45,6 +48,10 @@ pub(crate) struct StatusArgs {
     /// gRPC address of the service.
     #[arg(long, value_name = "ADDR", env = "PACELINE_ADDR", default_value = "127.0.0.1:7070")]
     addr: String,
+
+    /// List the headers that look like limits and that nothing read, and values that could not be read.
+    #[arg(long)]
+    unread: bool,
 
     /// Print one JSON object instead of tables.
     #[arg(long)]
@@ -98,10 +105,12 @@ pub(crate) async fn run(args: StatusArgs, out: &mut (dyn Write + Send)) -> Resul
     let asked_for_some = selector.is_some();
     let listed = service.list_scopes(ListScopesRequest { selector }).await.map_err(|status| failed(addr, &status))?;
     let list = listed.into_inner();
-    let in_full = args.json || asked_for_some || list.scopes.len() <= MOST_IN_FULL;
+    let in_full = args.json || args.unread || asked_for_some || list.scopes.len() <= MOST_IN_FULL;
     let scopes = if in_full { details(addr, &mut service, &list).await? } else { Vec::new() };
     let text = if args.json {
         format!("{}\n", json::scopes(&scopes))
+    } else if args.unread {
+        people::unread(&scopes)
     } else if in_full {
         people::in_full(&scopes, args.scope.as_deref())
     } else {

@@ -7,6 +7,7 @@ mod effects;
 mod input;
 mod report;
 mod undo;
+mod unread;
 mod view;
 
 use std::collections::{BTreeSet, HashMap};
@@ -30,7 +31,7 @@ use crate::token::Keyring;
 pub use effects::{DecidedAs, Effects, Event, RecordChange, Reply, ReplyId, ReportEvent};
 pub(crate) use input::GivenBack;
 pub use input::{AskInput, Input, ReleaseInput, ReportInput};
-pub use view::{BucketView, FloorView, GroupView, LaneView, ScopeView};
+pub use view::{BucketView, FloorView, GroupView, LaneView, ScopeView, UnreadView};
 
 /// A call that waits here.
 #[derive(Clone, Debug)]
@@ -66,6 +67,8 @@ pub struct Scope {
     is_draining: bool,
     /// Calls in flight that this replica granted, for its gauges.
     flights: [Holds; 3],
+    /// Headers that nothing read.
+    unread: unread::Unread,
 }
 
 impl std::fmt::Debug for dyn Settings {
@@ -95,6 +98,7 @@ impl Scope {
             sequence: 0,
             is_draining: false,
             flights: Default::default(),
+            unread: unread::Unread::default(),
         }
     }
 

@@ -36,6 +36,9 @@ impl Scope {
             fx.answer(reply, Reply::Report(Ok(Box::new(answer))), Some(event));
             return false;
         };
+        if let Some(signal) = input.signal.as_ref().filter(|_| refused != Some(NotApplied::Repeated)) {
+            self.unread.note(signal, &input.request.headers, now);
+        }
         let own = record.as_ref().filter(|record| record.lease.serial == wire.serial);
         let lease = Lease {
             hold_until: own.map_or(FleetTime::from_micros(wire.hold_until), |record| record.hold_until),

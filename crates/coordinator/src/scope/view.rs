@@ -24,6 +24,23 @@ pub struct ScopeView {
     pub floor: Option<FloorView>,
     /// Calls in flight.
     pub in_flight: u64,
+    /// Headers that look like limits and that nothing read, and values nobody could read; as this replica saw them.
+    pub unread: Vec<UnreadView>,
+}
+
+/// A header that was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadView {
+    /// Its name.
+    pub name: String,
+    /// How often it came.
+    pub count: u64,
+    /// Its last value, where that cannot be a secret.
+    pub sample: String,
+    /// Whether it was to be read and could not.
+    pub is_malformed: bool,
+    /// How long ago it came.
+    pub age: Span,
 }
 
 /// A bucket at one instant.
@@ -143,6 +160,17 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
         buckets: buckets.collect(),
         lanes: lanes.collect(),
         floor: floor(value.floor),
+        unread: scope
+            .unread
+            .iter()
+            .map(|(name, seen)| UnreadView {
+                name: name.to_owned(),
+                count: seen.count,
+                sample: seen.sample.clone(),
+                is_malformed: seen.is_malformed,
+                age: now.since(seen.last),
+            })
+            .collect(),
         in_flight: groups.iter().map(|group| group.in_flight).sum(),
         groups,
     }

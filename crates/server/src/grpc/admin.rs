@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use paceline_coordinator::Coordinator;
 use paceline_coordinator::api::MOST_BODY_BYTES;
-use paceline_coordinator::scope::{FloorView, ScopeView};
+use paceline_coordinator::scope::{FloorView, ScopeView, UnreadView};
 use paceline_coordinator::settings::AnswerParts;
 use paceline_core::plan::Class;
 use paceline_core::units::Span;
@@ -190,6 +190,17 @@ fn scope(view: &ScopeView) -> v1::GetScopeResponse {
         lanes: lanes.collect(),
         in_flight: view.in_flight,
         floor: view.floor.map(floor),
+        unread: view.unread.iter().map(unread).collect(),
+    }
+}
+
+fn unread(header: &UnreadView) -> v1::UnreadHeader {
+    v1::UnreadHeader {
+        name: header.name.clone(),
+        count: header.count,
+        sample: header.sample.clone(),
+        malformed: header.is_malformed,
+        age: Some(convert::duration(header.age)),
     }
 }
 

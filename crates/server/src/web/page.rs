@@ -209,6 +209,7 @@ mod tests {
             }],
             floor: Some(floor),
             in_flight: 1,
+            unread: Vec::new(),
         }
     }
 

@@ -160,3 +160,19 @@ async fn giving_back_is_idempotent() {
     assert_eq!(service.scope().await.in_flight, 0);
     assert_eq!(length(granted(&limiter.acquire(ask("c", "slow")).await.unwrap().into_inner()).wait.as_ref()), Span::ZERO);
 }
+
+#[tokio::test]
+async fn headers_that_nothing_reads_are_listed_with_a_sample() {
+    let service = Service::start().await;
+    let mut limiter = service.limiter().await;
+    let first = limiter.acquire(ask("one", "m")).await.unwrap().into_inner();
+    let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+    let headers = vec![header("X-House-Quota-Left", "7/60"), header("x-house-rate-limit-key", "sk-abcdefghijklmnop1234")];
+    let answered = ReportRequest { headers, ..report(&granted(&first).lease_id, 200) };
+    limiter.report(answered).await.unwrap();
+    let scope = service.scope().await;
+    let listed: Vec<(&str, u64)> = scope.unread.iter().map(|header| (header.name.as_str(), header.count)).collect();
+    assert_eq!(listed, [("x-house-quota-left", 1), ("x-house-rate-limit-key", 1)]);
+    assert_eq!(scope.unread[0].sample, "7/60");
+    assert!(!scope.unread[1].sample.contains("abcdef"), "{:?}", scope.unread[1]);
+}

@@ -1,7 +1,7 @@
 //! Scopes as JSON for programs: names as in the contract, lengths of time in milliseconds.
 
 use paceline_proto::convert;
-use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Group, Lane, Mode, Priority, Refill};
+use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Group, Lane, Mode, Priority, Refill, UnreadHeader};
 use prost_types::Duration;
 use serde_json::{Value, json};
 
@@ -21,6 +21,17 @@ fn scope(scope: &GetScopeResponse) -> Value {
         "buckets": scope.buckets.iter().map(bucket).collect::<Vec<_>>(),
         "groups": scope.groups.iter().map(group).collect::<Vec<_>>(),
         "lanes": scope.lanes.iter().map(lane).collect::<Vec<_>>(),
+        "unread": scope.unread.iter().map(unread).collect::<Vec<_>>(),
+    })
+}
+
+fn unread(header: &UnreadHeader) -> Value {
+    json!({
+        "name": header.name,
+        "count": header.count,
+        "sample": header.sample,
+        "malformed": header.malformed,
+        "age_ms": millis(header.age.as_ref()),
     })
 }
 

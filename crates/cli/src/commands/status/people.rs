@@ -59,6 +59,27 @@ fn one(scope: &GetScopeResponse) -> String {
     text
 }
 
+/// What providers say that nothing reads.
+pub(super) fn unread(scopes: &[GetScopeResponse]) -> String {
+    let mut rows = vec![row(["SCOPE", "HEADER", "TIMES", "LAST VALUE", "LAST SEEN", "WHY"])];
+    for scope in scopes {
+        rows.extend(scope.unread.iter().map(|header| {
+            vec![
+                name(&scope.provider, &scope.account),
+                printable(&header.name),
+                header.count.to_string(),
+                printable(&header.sample),
+                format!("{} ago", length(header.age.as_ref())),
+                if header.malformed { "its value cannot be read" } else { "nothing reads it" }.to_owned(),
+            ]
+        }));
+    }
+    if rows.len() == 1 {
+        return "Everything that looks like a limit was read.\n".to_owned();
+    }
+    table(&rows, "") + "\nTo have one read, name it in a file about the provider: docs/adding-a-provider.md\n"
+}
+
 fn bucket(bucket: &Bucket) -> Vec<String> {
     let number = |number: Option<u64>, otherwise: &str| number.map_or_else(|| otherwise.to_owned(), |units| units.to_string());
     let per = match bucket.refill() {

@@ -1,7 +1,9 @@
 //! What people and programs are shown of a busy scope.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Group, Lane, Mode, Priority, Refill, ScopeSummary, Source};
+use paceline_proto::v1::{
+    Bucket, Floor, GetScopeResponse, Group, Lane, Mode, Priority, Refill, ScopeSummary, Source, UnreadHeader,
+};
 use prost_types::Duration;
 
 use super::{StatusError, failed, json, people, selector};
@@ -54,7 +56,22 @@ fn busy() -> GetScopeResponse {
         }],
         in_flight: 4,
         floor: None,
+        unread: vec![UnreadHeader {
+            name: "x-quota-left".into(),
+            count: 12,
+            sample: "7/60".into(),
+            malformed: false,
+            age: length(2_000),
+        }],
     }
+}
+
+#[test]
+fn what_nothing_reads_is_listed_with_a_sample() {
+    let text = people::unread(&[busy()]);
+    assert!(text.contains("x-quota-left") && text.contains("7/60") && text.contains("2 s ago"), "{text}");
+    let nothing = people::unread(&[GetScopeResponse { unread: Vec::new(), ..busy() }]);
+    assert_eq!(nothing, "Everything that looks like a limit was read.\n");
 }
 
 #[test]
