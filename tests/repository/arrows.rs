@@ -28,6 +28,11 @@ const RULES: &[Rule] = &[
     Rule { name: "client", may_use: &["proto", "signals"], never: &["redis"] },
     Rule { name: "provider-sim", may_use: &["core", "signals"], never: &["redis", "tonic"] },
     Rule {
+        name: "fleet-sim",
+        may_use: &["core", "config", "coordinator", "signals", "store", "provider-sim"],
+        never: &["redis", "tonic", "tokio"],
+    },
+    Rule {
         name: "paceline",
         may_use: &[
             "core",
@@ -35,6 +40,7 @@ const RULES: &[Rule] = &[
             "coordinator",
             "client",
             "proto",
+            "fleet-sim",
             "provider-sim",
             "server",
             "signals",
