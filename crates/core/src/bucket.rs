@@ -3,9 +3,8 @@
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::level::{Level, Rate};
-use crate::pacing::{guard, margin};
+use crate::pacing::guard;
 use crate::plan::{BucketPlan, Refill, StartLevel};
-use crate::signal::Source;
 use crate::units::{FleetTime, Milli, Span};
 
 /// The window of a bucket whose window nobody has told us.
@@ -96,17 +95,6 @@ pub struct BucketState {
     pub floor: Option<Floor>,
     /// Units in use, for buckets without refill.
     pub holds: Holds,
-}
-
-/// When a bucket lets a call through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opening {
-    /// The first instant at which it does; [`FleetTime::MAX`]: only after somebody else ends.
-    pub at: FleetTime,
-    /// The least the wait can be, even if others leave.
-    pub at_best: FleetTime,
-    /// What it waits for.
-    pub source: Source,
 }
 
 /// How a bucket's effective limit came about.
@@ -266,40 +254,6 @@ impl BucketState {
         })
     }
 
-    /// When a call of `cost` may be sent at the earliest, not before `now`. `waited`: it has been in line, or others are,
-    /// so that pacing and its margin apply.
-    pub fn opens(&self, cost: Milli, now: FleetTime, waited: bool) -> Opening {
-        let mut opening = Opening { at: now, at_best: now, source: Source::None };
-        if let Some(floor) = self.floor.filter(|floor| floor.until > now) {
-            opening = Opening { at: floor.until, at_best: floor.until, source: floor.source };
-        }
-        if self.is_held() {
-            return self.opens_held(cost, now, opening);
-        }
-        let Some(rate) = self.rate().filter(|_| self.started) else { return opening };
-        let level_at = if self.is_windowed() {
-            self.window_opens(cost, now, &rate)
-        } else {
-            let margin = if waited { margin(&rate, cost) } else { Milli::ZERO };
-            let burst = self.burst_rate(&rate);
-            let by_burst = if burst.capacity < rate.capacity {
-                self.burst.reaches(cost.min(burst.capacity), &burst)
-            } else {
-                FleetTime::ZERO
-            };
-            let evenly = self.level.reaches(cost + margin, &rate).max(by_burst);
-            if self.spreading { self.spread_opens(evenly, cost, now, &rate) } else { evenly }
-        };
-        if level_at > opening.at {
-            opening = Opening { at: level_at, at_best: level_at, source: Source::Bucket };
-        }
-        if waited && self.paced_until > opening.at {
-            opening.at = self.paced_until;
-            opening.source = if self.is_spread(now, &rate) { Source::Pacing } else { Source::Bucket };
-        }
-        opening
-    }
-
     /// Takes `cost` for a call to be sent at `send`, whose place in the paced line was `base`; returns the mark and window.
     pub fn take(
         &mut self,
@@ -331,95 +285,6 @@ impl BucketState {
         (self.fired, self.window_end)
     }
 
-    /// Makes the level at `now` what it would be with `change` more (or less). What has refilled until now is settled first:
-    /// a loss that came before a bucket was full again would otherwise be forgotten at the brim.
-    pub fn shift_level(&mut self, change: Milli, now: FleetTime) {
-        if let Some(rate) = self.rate() {
-            if !self.is_windowed() {
-                self.level.advance(now, &rate);
-            }
-            self.level.credit(change, &rate);
-            // A debt of more than the whole bucket would only punish calls that had no part in it.
-            self.level.amount = self.level.amount.max(Milli::ZERO - rate.capacity);
-        }
-    }
-
-    /// Gives back what a lease reserved and did not use (negative: it used more), unless the window it was charged to is over;
-    /// where a newer observation has told already, only up to what it showed (I-4). Returns whether it did.
-    pub fn settle(&mut self, unused: Milli, mark: i64, window_end: FleetTime, now: FleetTime) -> bool {
-        let unused = match self.observed.filter(|seen| seen.mark >= mark) {
-            Some(_) if unused < Milli::ZERO => Milli::ZERO,
-            Some(seen) => unused.min(self.room_below(&seen, now)),
-            None => unused,
-        };
-        let turned = self.is_windowed() && {
-            let moved = (self.window_end - window_end).as_micros().unsigned_abs();
-            self.rate().is_some_and(|rate| moved > rate.per.as_micros().unsigned_abs() / 2)
-        };
-        if unused == Milli::ZERO || turned || !self.started {
-            return false;
-        }
-        self.shift_level(unused, now);
-        if let Some(rate) = self.rate() {
-            // What was not used did not go back to back with anything either.
-            let burst = self.burst_rate(&rate);
-            self.burst.advance(now, &burst);
-            self.burst.credit(unused, &burst);
-        }
-        true
-    }
-
-    /// How far the level lies below what was observed, less what was granted since, with what has refilled since.
-    fn room_below(&self, seen: &Observation, now: FleetTime) -> Milli {
-        let Some(rate) = self.rate() else { return Milli::ZERO };
-        let told = |mark: i64| seen.remaining - Milli::from_milli(self.fired.saturating_sub(mark)).at_least_zero();
-        let room = if self.is_windowed() {
-            let in_this_window = seen.at >= self.window_end - rate.per;
-            if in_this_window { told(seen.mark.max(self.fired_at_turn)) - self.level.amount } else { Milli::ZERO }
-        } else {
-            // Both at the same instant; the level's may lie a slot ahead of now.
-            let time = now.max(self.level.as_of);
-            told(seen.mark) + rate.gained_in(time.since(seen.at)) - self.level.at(time, &rate)
-        };
-        room.at_least_zero()
-    }
-
-    /// Remembers what a call that reserved so much turned out to cost.
-    pub fn note_usage(&mut self, reserved: Milli, actual: Milli) {
-        let average = |old: Milli, new: Milli| match old {
-            Milli::ZERO => new,
-            old => old + Milli::from_milli((new - old).as_milli() / 8),
-        };
-        self.typical = average(self.typical, actual);
-        self.typical_reserved = average(self.typical_reserved, reserved);
-    }
-
-    /// What a reservation of `cost` typically turns out to use: paced by the reservation, calls that use half of it would
-    /// leave half of the refill unused. At least a twentieth of it, at most four times.
-    pub(crate) fn expected_use(&self, cost: Milli) -> Milli {
-        if self.typical_reserved <= Milli::ZERO {
-            return cost;
-        }
-        let cost = i128::from(cost.as_milli());
-        let used = cost * i128::from(self.typical.as_milli()) / i128::from(self.typical_reserved.as_milli());
-        Milli::from_milli(i64::try_from(used.clamp(cost / 20, cost * 4)).unwrap_or(i64::MAX))
-    }
-
-    /// What to charge a call that does not say what it costs here: what calls typically cost, else a hundredth of the
-    /// capacity; at least one unit, never more than half of what fits.
-    pub fn guess_cost(&self) -> Milli {
-        let one = Milli::from_units(1);
-        let Some(capacity) = self.capacity() else { return self.typical.max(one) };
-        let guess = if self.typical > Milli::ZERO { self.typical } else { Milli::from_milli(capacity.as_milli() / 100) };
-        let whole = Milli::from_units(guess.as_units_floor());
-        whole.min(Milli::from_milli(capacity.as_milli() / 2)).max(one)
-    }
-
-    /// What grants of `reserved` units may turn out to use: no less, and more where calls typically overrun.
-    pub fn likely_use(&self, reserved: Milli) -> Milli {
-        self.expected_use(reserved).max(reserved)
-    }
-
     /// The latest instant at which anything here still matters, for the value's time to live.
     pub fn matters_until(&self, now: FleetTime) -> FleetTime {
         let full = match self.rate() {
@@ -436,42 +301,8 @@ impl BucketState {
         time >= self.window_end
     }
 
-    fn opens_held(&self, cost: Milli, now: FleetTime, opening: Opening) -> Opening {
-        let Some(capacity) = self.capacity() else { return opening };
-        let short = cost - (capacity - self.holds.in_use(now));
-        if short <= Milli::ZERO {
-            return opening;
-        }
-        let at = self.holds.frees_by_expiry(now, short).unwrap_or(FleetTime::MAX);
-        if at > opening.at { Opening { at, at_best: opening.at_best, source: Source::Concurrency } } else { opening }
-    }
-
-    /// In a first window that is spread: evenly, as long as its quota lasts, or when the next one begins.
-    fn spread_opens(&self, evenly: FleetTime, cost: Milli, now: FleetTime, rate: &Rate) -> FleetTime {
-        if self.window_end == FleetTime::ZERO || cost > rate.capacity {
-            return evenly;
-        }
-        let turned = now.max(self.window_end + guard(rate.per));
-        let used = Milli::from_milli(self.fired.saturating_sub(self.fired_at_turn));
-        if used + cost > rate.capacity { turned } else { evenly.min(turned) }
-    }
-
-    fn window_opens(&self, cost: Milli, now: FleetTime, rate: &Rate) -> FleetTime {
-        if cost > rate.capacity {
-            return FleetTime::MAX;
-        }
-        let has_room = self.level.amount >= cost;
-        if self.window_end == FleetTime::ZERO {
-            return if has_room { now } else { FleetTime::MAX };
-        }
-        if !self.window_is_over(now) && has_room {
-            return now.max(self.opens_at);
-        }
-        now.max(self.window_start_at_or_after_end(now, rate) + guard(rate.per))
-    }
-
     /// The start of the window that holds at `time`, if the stored one is over by then, else of the next one.
-    fn window_start_at_or_after_end(&self, time: FleetTime, rate: &Rate) -> FleetTime {
+    pub(crate) fn window_start_at_or_after_end(&self, time: FleetTime, rate: &Rate) -> FleetTime {
         let per = rate.per.as_micros();
         let windows = (time - self.window_end).at_least_zero().as_micros() / per;
         self.window_end + Span::from_micros(windows.saturating_mul(per))

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use rand::Rng;
 
-use crate::bucket::Opening;
 use crate::delays::{self, Cause, DelayPart, RunnerUp};
 use crate::denial::{Denial, Reason};
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::jitter::uniform;
 use crate::lease::{Charge, Serial};
+use crate::opening::Opening;
 use crate::plan::{BucketPlan, Class, Refill};
 use crate::queue::{Ask, AskId, LaneKey, Queue, cost_in};
 use crate::signal::Source;

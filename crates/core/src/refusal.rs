@@ -1,0 +1,214 @@
+//! What a refusal does: who waits, and until when (the table in docs/internals/deciding.md).
+
+use rand::Rng;
+
+use crate::backoff;
+use crate::bucket::{BucketState, Observation};
+use crate::evidence::{self, Evidence, charge_of};
+use crate::floor::{self, Floor};
+use crate::lease::CallFloor;
+use crate::report::{Answered, Reported};
+use crate::signal::{ResetMeans, Source};
+use crate::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
+use crate::value::{Binding, ScopeValue};
+
+/// A second group refused within this time means that the account as a whole is refused.
+const ACCOUNT_REFUSAL_WITHIN: Span = Span::from_secs(1);
+
+/// 429 and its kin. What the provider said decides who waits (see the table in docs/internals/deciding.md).
+pub(crate) fn refused<R: Rng + ?Sized>(value: &mut ScopeValue, answered: &Answered<'_>, rng: &mut R, done: &mut Reported) {
+    let Answered { signal, now, .. } = *answered;
+    shrink_ramp(value, answered);
+    let Some(told) = signal.retry_after.filter(|told| *told > Span::ZERO) else {
+        if is_next_refusal(value, answered) {
+            empty_levels(value, answered);
+        }
+        return bare_refusal(value, answered, rng, done, &BARE_REFUSAL);
+    };
+    let until = answered.answered_at + told.min(LONGEST_FLOOR);
+    if until <= now {
+        return; // the report came so late that the wait is over
+    }
+    let new_floor = Floor { until, since: now, source: signal.source };
+    let evidence = evidence::evidence(value, answered);
+    if evidence.contradicts_level() {
+        calm_down(value, answered);
+    }
+    match evidence {
+        Evidence::Empty(buckets) => {
+            for (index, observed) in buckets {
+                let own_reset = (signal.source == Source::ResetHeader).then_some(observed.reset_in).flatten();
+                // Time until full is no time to wait: the bucket is paced by its refill instead.
+                if own_reset.is_some() && observed.reset_means == ResetMeans::Full {
+                    continue;
+                }
+                let until = own_reset.map_or(until, |reset| answered.answered_at + reset);
+                if let Some(bucket) = value.buckets.get_mut(index) {
+                    floor::raise(&mut bucket.floor, Floor { until, ..new_floor });
+                    note(done, until, now, signal.source);
+                }
+            }
+        }
+        Evidence::Short | Evidence::Room => {
+            done.call_floor = Some(CallFloor { until, source: signal.source });
+            note(done, until, now, signal.source);
+        }
+        Evidence::RoomWhereTold | Evidence::Unknown => {
+            cap_levels(value, answered, until);
+            floor_group(value, answered.binding, new_floor, now);
+            note(done, until, now, signal.source);
+        }
+    }
+}
+
+/// 503, 529: the service is away, not our bucket.
+pub(crate) fn overloaded<R: Rng + ?Sized>(value: &mut ScopeValue, answered: &Answered<'_>, rng: &mut R, done: &mut Reported) {
+    let Answered { signal, now, .. } = *answered;
+    match signal.retry_after.filter(|told| *told > Span::ZERO) {
+        Some(told) => {
+            let until = answered.answered_at + told.min(LONGEST_FLOOR);
+            if until > now
+                && let Some(group) = value.groups.get_mut(answered.binding.group)
+            {
+                floor::raise(&mut group.floor, Floor { until, since: now, source: signal.source });
+                note(done, until, now, signal.source);
+            }
+        }
+        None => bare_refusal(value, answered, rng, done, &BARE_OVERLOAD),
+    }
+}
+
+/// 5xx that may have run: this call alone waits.
+pub(crate) fn call_waits<R: Rng + ?Sized>(answered: &Answered<'_>, rng: &mut R, done: &mut Reported) {
+    let Answered { binding, lease, signal, answered_at, now } = *answered;
+    let (until, source) = match signal.retry_after.filter(|told| *told > Span::ZERO) {
+        Some(told) => (answered_at + told, signal.source),
+        None => (now + backoff::full(lease.attempt, binding.plan.min_backoff.max(backoff::BASE), rng), Source::Backoff),
+    };
+    if until > now {
+        done.call_floor = Some(CallFloor { until, source });
+        note(done, until, now, source);
+    }
+}
+
+/// A refusal that does not name its bucket: each bucket of the call that the answer is silent about holds less than the call
+/// cost. A window whose phase nobody has seen ends when the provider says to come back.
+fn cap_levels(value: &mut ScopeValue, answered: &Answered<'_>, until: FleetTime) {
+    empty_levels(value, answered);
+    for index in &answered.binding.buckets {
+        let Some(bucket) = value.buckets.get_mut(*index).filter(|bucket| bucket.is_windowed() && bucket.observed.is_none())
+        else {
+            continue;
+        };
+        if bucket.rate().is_some_and(|rate| until.since(answered.now) <= rate.per) {
+            bucket.level.amount = bucket.level.amount.min(Milli::ZERO);
+            bucket.window_end = until;
+            bucket.opens_at = FleetTime::ZERO;
+        }
+    }
+}
+
+/// Buckets that refill evenly, and about which the refusal is silent, hold less than the call cost: an observation that counts
+/// all that was granted so far, so that what those calls turn out to use is not taken a second time. A window is left alone: it
+/// would stay empty until an end that nobody has told.
+fn empty_levels(value: &mut ScopeValue, answered: &Answered<'_>) {
+    let Answered { binding, lease, signal, now, .. } = *answered;
+    for index in &binding.buckets {
+        let is_told = |bucket: &BucketState| {
+            signal.buckets.iter().any(|seen| *seen.meter == *bucket.plan.meter && seen.remaining.is_some())
+        };
+        let Some(bucket) =
+            value.buckets.get_mut(*index).filter(|bucket| !bucket.is_held() && !bucket.is_windowed() && !is_told(bucket))
+        else {
+            continue;
+        };
+        let (Some(cost), Some(level)) = (charge_of(lease, bucket), bucket.level_at(now)) else { continue };
+        let most = cost - Milli::from_milli(1);
+        if level > most {
+            bucket.shift_level(most - level, now);
+        }
+        bucket.observed = Some(Observation { mark: bucket.fired, remaining: most.at_least_zero(), at: now });
+    }
+}
+
+/// Whether this refusal counts: those of calls granted before the last one was reported only repeat it.
+fn is_next_refusal(value: &ScopeValue, answered: &Answered<'_>) -> bool {
+    value.groups.get(answered.binding.group).is_some_and(|group| answered.lease.group_mark > group.cut_mark)
+}
+
+/// There was room, and still the call was refused: the buckets are counted over a shorter time than they say.
+fn calm_down(value: &mut ScopeValue, answered: &Answered<'_>) {
+    let Answered { binding, lease, now, .. } = *answered;
+    for index in &binding.buckets {
+        let Some(bucket) = value.buckets.get_mut(*index).filter(|bucket| !bucket.is_held()) else { continue };
+        let mark = lease.charges.iter().find(|charge| charge.bucket == bucket.plan.id).map_or(0, |charge| charge.mark);
+        bucket.calm_down(now, mark);
+    }
+}
+
+fn floor_group(value: &mut ScopeValue, binding: &Binding, new_floor: Floor, now: FleetTime) {
+    let second_group = match &value.last_refusal {
+        Some((group, at)) => *group != binding.plan.key && now.since(*at) <= ACCOUNT_REFUSAL_WITHIN,
+        None => false,
+    };
+    value.last_refusal = Some((binding.plan.key.clone(), now));
+    if second_group {
+        floor::raise(&mut value.floor, new_floor);
+    }
+    if let Some(group) = value.groups.get_mut(binding.group) {
+        floor::raise(&mut group.floor, new_floor);
+    }
+}
+
+struct BareWait {
+    base: Span,
+    factor: f64,
+    most: Span,
+}
+
+const BARE_REFUSAL: BareWait = BareWait { base: backoff::BASE, factor: 2.0, most: backoff::MOST };
+/// A service that is away is probed more often: its return must not cost ten more seconds.
+const BARE_OVERLOAD: BareWait = BareWait { base: Span::from_millis(600), factor: 1.4, most: Span::from_millis(2_500) };
+
+/// Nothing usable came with the refusal: the call backs off, and so does the group, once per cut.
+fn bare_refusal<R: Rng + ?Sized>(
+    value: &mut ScopeValue,
+    answered: &Answered<'_>,
+    rng: &mut R,
+    done: &mut Reported,
+    wait: &BareWait,
+) {
+    let Answered { binding, lease, now, .. } = *answered;
+    let base = wait.base.max(binding.plan.min_backoff);
+    let call = backoff::full(lease.attempt, base, rng).min(wait.most.max(base));
+    done.call_floor = Some(CallFloor { until: now + call, source: Source::Backoff });
+    let Some(group) = value.groups.get_mut(binding.group) else { return };
+    let group_wait = if lease.group_mark > group.cut_mark {
+        group.refusals = group.refusals.saturating_add(1);
+        group.cut_mark = group.granted;
+        backoff::equal(group.refusals, base, wait.factor, wait.most.max(base), rng)
+    } else {
+        Span::ZERO
+    };
+    floor::raise(&mut group.floor, Floor::new(now, group_wait, Source::Backoff));
+    note(done, now + call.max(group_wait), now, Source::Backoff);
+}
+
+fn shrink_ramp(value: &mut ScopeValue, answered: &Answered<'_>) {
+    let Some(group) = value.groups.get_mut(answered.binding.group) else { return };
+    if answered.lease.group_mark > group.ramp_cut_mark {
+        group.ramp_cut_mark = group.granted;
+        let halved = Milli::from_milli(group.ramp.as_milli() / 2);
+        group.ramp = halved.max(Milli::from_units(1));
+        group.ramp_met_refusal = true;
+        group.is_starting = false;
+    }
+}
+
+fn note(done: &mut Reported, until: FleetTime, now: FleetTime, source: Source) {
+    let length = until.since(now);
+    if length >= done.honored {
+        done.honored = length;
+        done.source = source;
+    }
+}
