@@ -1,12 +1,15 @@
 //! The yardstick: how fast a fleet finishes its calls when it knows the provider's meters exactly.
 //!
-//! What it assumes: it is the provider's only caller; a call is sent the moment a worker is free and every meter has room, so
-//! nothing is ever refused; the n-th call sent takes the n-th latency the provider would draw; the network takes no time; the
-//! first calls are not scripted.
+//! What it assumes: a call is sent the moment a worker is free, the provider is up and every meter has room, so nothing is ever
+//! refused; another consumer gets all of its share (a fleet that takes from it may be faster); the n-th call sent takes the n-th latency the
+//! provider would draw; the network takes no time; the first calls are not scripted.
 //!
 //! Calls of one model go in the order given. For them this greedy schedule is exact: sending a call earlier never delays a
-//! later one (a bucket that is drawn on earlier only wastes less at its brim, a window only fills sooner), so by induction every
-//! call leaves at the earliest time that any schedule in that order allows. Between models, whichever can go first goes first,
+//! later one (a bucket that is drawn on earlier only wastes less at its brim, a window only fills sooner, a cut limit cuts off
+//! less), so by induction every call leaves at the earliest time that any schedule in that order
+//! allows. With output settled at a call's end two things soften that: units given back to a bucket at its brim are lost, which
+//! takes workers to be short before the limit is; and output charged at the end could be outrun by calls held back so that more
+//! of them end later. Between models, whichever can go first goes first,
 //! which is exact while they share no meter and workers are no bottleneck, and otherwise what a very good scheduler does.
 //! Re-packing calls of different sizes into fixed windows could beat it: that is a knapsack, which nobody solves online.
 
@@ -17,23 +20,24 @@ use std::sync::Arc;
 use paceline_core::units::{FleetTime, Span};
 
 use crate::error::SimError;
-use crate::gate::{Gate, Shortage, Verdict};
+use crate::gate::{Shortage, Verdict};
 use crate::provider::{Call, Provider, ProviderConfig};
+use crate::world::World;
 
 /// The least time in which `workers`, each with one call in flight at most, finish `calls` from `start`, on a provider with
-/// full meters; from the first send to the last answer.
+/// full meters that starts at `start`; from then to the last answer.
 pub fn clairvoyant_makespan(
     config: &ProviderConfig,
     start: FleetTime,
     calls: &[Call],
     workers: usize,
 ) -> Result<Span, SimError> {
-    Provider::new(config.clone())?.clairvoyant_makespan(start, calls, workers)
+    Provider::starting_at(config.clone(), start)?.clairvoyant_makespan(start, calls, workers)
 }
 
 /// The same on meters as they are; `latency` gives that of the n-th call sent, from 0.
 pub(crate) fn finish(
-    mut gate: Gate,
+    world: World,
     start: FleetTime,
     calls: &[Call],
     workers: usize,
@@ -42,6 +46,7 @@ pub(crate) fn finish(
     if workers == 0 {
         return Err(SimError::NoWorkers);
     }
+    let mut world = world.giving_way();
     let mut lines = lines_by_model(calls);
     let mut free: BinaryHeap<Reverse<FleetTime>> = (0..workers.min(calls.len())).map(|_| Reverse(start)).collect();
     let (mut now, mut end) = (start, start);
@@ -49,12 +54,16 @@ pub(crate) fn finish(
         // There are never fewer free times than workers, so one is always there.
         let Some(Reverse(worker_free)) = free.pop() else { break };
         now = now.max(worker_free);
-        let Some((at, line)) = next_line(&mut gate, &lines, now)? else { break };
+        let heads = lines.iter().filter_map(VecDeque::front).copied();
+        let first = world.first_to_pass(now, heads).map_err(|(index, shortage)| never_fits(index, &shortage))?;
+        let Some((at, index)) = first else { break };
         now = now.max(at);
-        let Some((_, call)) = lines.get_mut(line).and_then(VecDeque::pop_front) else { break };
-        let verdict = gate.admit(now, call);
+        let line = lines.iter_mut().find(|line| line.front().is_some_and(|(head, _)| *head == index));
+        let Some((_, call)) = line.and_then(VecDeque::pop_front) else { break };
+        let verdict = world.admit(now, call);
         debug_assert_eq!(verdict, Verdict::Passed, "the meters said that it fits");
         let answered = now + latency(u64::try_from(sent).unwrap_or(u64::MAX));
+        world.will_end(now, answered, call);
         end = end.max(answered);
         free.push(Reverse(answered));
     }
@@ -79,19 +88,6 @@ fn lines_by_model(calls: &[Call]) -> Vec<Line<'_>> {
     lines
 }
 
-/// The line whose head can go first, and when; the call that came first in the list where several can.
-fn next_line(gate: &mut Gate, lines: &[Line<'_>], now: FleetTime) -> Result<Option<(FleetTime, usize)>, SimError> {
-    let mut best: Option<(FleetTime, usize, usize)> = None;
-    for (line, calls) in lines.iter().enumerate() {
-        let Some((index, call)) = calls.front() else { continue };
-        let at = gate.earliest(now, call).map_err(|shortage| never_fits(*index, &shortage))?;
-        if best.is_none_or(|(best_at, best_index, _)| (at, *index) < (best_at, best_index)) {
-            best = Some((at, *index, line));
-        }
-    }
-    Ok(best.map(|(at, _, line)| (at, line)))
-}
-
 fn never_fits(index: usize, shortage: &Shortage) -> SimError {
     SimError::NeverFits { index, meter: shortage.reading.meter.to_string(), cost: shortage.cost, most: shortage.most }
 }
@@ -99,3 +95,7 @@ fn never_fits(index: usize, shortage: &Shortage) -> SimError {
 #[cfg(test)]
 #[path = "clairvoyant_laws.rs"]
 mod laws;
+
+#[cfg(test)]
+#[path = "clairvoyant_worlds.rs"]
+mod worlds;

@@ -33,6 +33,52 @@ pub enum SimError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// A percentage that cannot be read.
+    #[error("`{text}` is not a percentage: {problem}; write such as 30% or 12.5%")]
+    BadPercent {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// An outage that cannot be read, or is none.
+    #[error(
+        "outage `{text}`: {problem}; write FROM+LENGTH, counted from the start, with =STATUS or =reset behind it if you like, such as 30s+30s=529"
+    )]
+    BadOutage {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A change of limits that cannot be read.
+    #[error(
+        "`{text}` is no change of limits; write AT=LIMIT or AT=PERCENT, counted from the start, such as 60s=requests=600/min or 60s=50%"
+    )]
+    BadChange {
+        /// What was written.
+        text: String,
+    },
+    /// A change of a limit that is not there.
+    #[error(
+        "the limit {text} for models `{models}` replaces none: there is no such limit at the start (same models, meter and window); state one, or correct the change"
+    )]
+    ChangesNothing {
+        /// The new limit.
+        text: String,
+        /// Whose it would be.
+        models: String,
+    },
+    /// Another consumer that nobody could be.
+    #[error(
+        "another consumer `{text}`: {problem}; write its share of the limits, with /TIME behind it for one that comes in bursts, such as 30% or 30%/5s"
+    )]
+    BadConsumer {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// A word that is not among the choices.
     #[error("`{text}` is not a {what}; choose one of {choices}{hint}")]
     UnknownWord {

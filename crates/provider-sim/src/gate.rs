@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use paceline_core::units::{FleetTime, Milli, Span};
 
-use crate::limit::{LimitGroup, REQUESTS};
-use crate::meter::{Meter, Reading};
+use crate::change::LimitChange;
+use crate::charging::Charging;
+use crate::limit::{Limit, LimitGroup, REQUESTS};
+use crate::meter::{Drained, Meter, Reading};
 use crate::provider::Call;
 
 /// From this many models with meters of their own, further ones share those of [`OTHER`]: names come from outside.
@@ -45,6 +47,8 @@ pub struct OwnedReading {
     pub owner: Arc<str>,
     /// What the meter says.
     pub reading: Reading,
+    /// What another consumer took of it so far.
+    pub drained: Drained,
 }
 
 /// All meters of a provider.
@@ -52,17 +56,22 @@ pub struct OwnedReading {
 pub struct Gate {
     groups: Vec<Group>,
     sets: Vec<Set>,
+    charging: Charging,
 }
 
 #[derive(Clone, Debug)]
 struct Group {
+    /// With the limits that hold now.
     config: LimitGroup,
+    /// The limits it started with, in the same order.
+    first: Vec<Limit>,
     shared: Option<usize>,
     by_model: HashMap<Arc<str>, usize>,
 }
 
 #[derive(Clone, Debug)]
 struct Set {
+    group: usize,
     owner: Arc<str>,
     meters: Vec<Meter>,
 }
@@ -70,30 +79,38 @@ struct Set {
 impl Gate {
     /// Full meters for these groups, whose limits must be valid.
     pub fn new(groups: &[LimitGroup]) -> Self {
-        let mut gate = Self { groups: Vec::new(), sets: Vec::new() };
-        for config in groups {
-            let shared = (!config.each).then(|| gate.open(config, config.models.as_str()));
-            gate.groups.push(Group { config: config.clone(), shared, by_model: HashMap::new() });
+        let mut gate = Self { groups: Vec::new(), sets: Vec::new(), charging: Charging::OnArrival };
+        for (index, config) in groups.iter().enumerate() {
+            let shared = (!config.each).then(|| gate.open(index, config, config.models.as_str()));
+            let first = config.limits.clone();
+            gate.groups.push(Group { config: config.clone(), first, shared, by_model: HashMap::new() });
         }
         gate
+    }
+
+    /// The same, charging this way.
+    pub fn charging(self, charging: Charging) -> Self {
+        Self { charging, ..self }
     }
 
     /// Charges the call in every meter it touches, or in none.
     pub fn admit(&mut self, now: FleetTime, call: &Call) -> Verdict {
         let route = self.route(&call.model);
-        match self.shortage(&route, now, call) {
+        match self.shortage(&route, now, call, |_| Milli::ZERO) {
             Some(verdict) => verdict,
             None => {
-                self.each_meter(&route, |meter| meter.take(now, charge(call, meter)));
+                let charging = self.charging;
+                self.each_meter(&route, |meter| meter.take(now, charge(charging, call, meter)));
                 Verdict::Passed
             }
         }
     }
 
-    /// When the call passes at the earliest if nobody else takes any; an error names the meter it never fits.
-    pub fn earliest(&mut self, now: FleetTime, call: &Call) -> Result<FleetTime, Shortage> {
+    /// When the call passes at the earliest if nobody else takes any, leaving so much of each window to others; an error names
+    /// the meter it never fits.
+    pub fn earliest(&mut self, now: FleetTime, call: &Call, others: impl Fn(&Meter) -> Milli) -> Result<FleetTime, Shortage> {
         let route = self.route(&call.model);
-        match self.shortage(&route, now, call) {
+        match self.shortage(&route, now, call, others) {
             None | Some(Verdict::Passed) => Ok(now),
             // What fits in one meter after its own wait still fits after a longer one, so the longest wait is enough.
             Some(Verdict::Short(shortage)) => Ok(now + shortage.wait),
@@ -104,11 +121,55 @@ impl Gate {
     /// Charges a refused call: its requests, as far as there are any; it produced nothing else.
     pub fn waste(&mut self, now: FleetTime, call: &Call) {
         let route = self.route(&call.model);
+        let charging = self.charging;
         self.each_meter(&route, |meter| {
             if &*meter.limit().meter == REQUESTS {
-                meter.waste(now, charge(call, meter));
+                meter.waste(now, charge(charging, call, meter));
             }
         });
+    }
+
+    /// Settles a call that was charged at `charged` and has ended.
+    pub fn settle(&mut self, charged: FleetTime, now: FleetTime, call: &Call) {
+        let (route, charging) = (self.route(&call.model), self.charging);
+        self.each_meter(&route, |meter| {
+            let change = charging.at_end(call, &meter.limit().meter);
+            if change != Milli::ZERO {
+                meter.settle(charged, now, change);
+            }
+        });
+    }
+
+    /// Another consumer takes so much of each limit, or what there is of it. Of limits that each model has for itself it takes
+    /// from the first call of that model on.
+    pub fn drain(&mut self, now: FleetTime, wanted: impl Fn(&Limit) -> Milli) {
+        for meter in self.sets.iter_mut().flat_map(|set| &mut set.meters) {
+            let wanted = wanted(meter.limit());
+            meter.drain(now, wanted);
+        }
+    }
+
+    /// It takes all of it, which may leave a debt.
+    pub fn drain_in_full(&mut self, now: FleetTime, wanted: impl Fn(&Limit) -> Milli) {
+        for meter in self.sets.iter_mut().flat_map(|set| &mut set.meters) {
+            let wanted = wanted(meter.limit());
+            meter.take(now, wanted);
+        }
+    }
+
+    /// Puts new limits in force.
+    pub fn change(&mut self, now: FleetTime, change: &LimitChange) {
+        for (index, group) in self.groups.iter_mut().enumerate() {
+            for position in 0..group.first.len() {
+                let changed = group.first.get(position).and_then(|first| change.of(&group.config, first));
+                let (Some(changed), Some(limit)) = (changed, group.config.limits.get_mut(position)) else { continue };
+                let sets = self.sets.iter_mut().filter(|set| set.group == index);
+                for meter in sets.filter_map(|set| set.meters.get_mut(position)) {
+                    meter.change(now, &changed);
+                }
+                *limit = changed;
+            }
+        }
     }
 
     /// What the meters of a model say.
@@ -119,17 +180,21 @@ impl Gate {
 
     /// What all meters say.
     pub fn all_readings(&self, now: FleetTime) -> Vec<OwnedReading> {
-        let owned = |set: &Set, meter: &Meter| OwnedReading { owner: set.owner.clone(), reading: meter.reading(now) };
+        let owned = |set: &Set, meter: &Meter| OwnedReading {
+            owner: set.owner.clone(),
+            reading: meter.reading(now),
+            drained: meter.drained(),
+        };
         self.sets.iter().flat_map(|set| set.meters.iter().map(|meter| owned(set, meter))).collect()
     }
 
-    fn shortage(&self, route: &[usize], now: FleetTime, call: &Call) -> Option<Verdict> {
+    fn shortage(&self, route: &[usize], now: FleetTime, call: &Call, others: impl Fn(&Meter) -> Milli) -> Option<Verdict> {
         let mut longest: Option<Shortage> = None;
         for meter in self.meters(route) {
-            let wait = meter.wait(now, charge(call, meter));
+            let wait = meter.wait_leaving(now, charge(self.charging, call, meter), others(meter));
             let shortage = || Shortage {
                 reading: meter.reading(now),
-                cost: call.cost.of(&meter.limit().meter),
+                cost: self.charging.on_arrival(call, &meter.limit().meter),
                 most: meter.limit().capacity().as_units_floor(),
                 wait: wait.unwrap_or(Span::ZERO),
             };
@@ -161,15 +226,15 @@ impl Gate {
 
     fn open_for(&mut self, group: usize, owner: &str) -> usize {
         let Some(config) = self.groups.get(group).map(|group| group.config.clone()) else { return usize::MAX };
-        let set = self.open(&config, owner);
+        let set = self.open(group, &config, owner);
         if let Some(group) = self.groups.get_mut(group) {
             group.by_model.insert(owner.into(), set);
         }
         set
     }
 
-    fn open(&mut self, config: &LimitGroup, owner: &str) -> usize {
-        self.sets.push(Set { owner: owner.into(), meters: config.limits.iter().map(Meter::new).collect() });
+    fn open(&mut self, group: usize, config: &LimitGroup, owner: &str) -> usize {
+        self.sets.push(Set { group, owner: owner.into(), meters: config.limits.iter().map(Meter::new).collect() });
         self.sets.len() - 1
     }
 
@@ -185,6 +250,6 @@ impl Gate {
     }
 }
 
-fn charge(call: &Call, meter: &Meter) -> Milli {
-    Milli::from_units(call.cost.of(&meter.limit().meter))
+fn charge(charging: Charging, call: &Call, meter: &Meter) -> Milli {
+    Milli::from_units(charging.on_arrival(call, &meter.limit().meter))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, Response, StatusCode, Uri, header};
 use axum::routing::{get, post};
 use paceline_core::units::{FleetTime, Span};
@@ -21,6 +21,7 @@ use crate::error::SimError;
 use crate::ledger::{Counts, Ledger};
 use crate::provider::{Answer, Call, Provider, ProviderConfig};
 use crate::request::read_call;
+use crate::severable::{Line, SeverableListener};
 
 /// The largest request body; prompts may carry images.
 const MOST_BODY_BYTES: usize = 32 * 1024 * 1024;
@@ -49,8 +50,8 @@ struct Inner {
 }
 
 impl Inner {
-    fn new(config: ProviderConfig) -> Result<Self, SimError> {
-        Ok(Self { provider: Provider::new(config)?, ledger: Ledger::default(), in_flight: 0, peak_in_flight: 0 })
+    fn new(config: ProviderConfig, start: FleetTime) -> Result<Self, SimError> {
+        Ok(Self { provider: Provider::starting_at(config, start)?, ledger: Ledger::default(), in_flight: 0, peak_in_flight: 0 })
     }
 }
 
@@ -72,10 +73,11 @@ impl Clock {
 }
 
 impl MockProvider {
-    /// A provider that nobody has called yet.
+    /// A provider that nobody has called yet; its outages and changes count from now.
     pub fn new(config: ProviderConfig) -> Result<Self, SimError> {
-        let state = Mutex::new(Inner::new(config)?);
-        Ok(Self { shared: Arc::new(Shared { clock: Clock::start(), state, stopping: watch::Sender::new(false) }) })
+        let clock = Clock::start();
+        let state = Mutex::new(Inner::new(config, clock.started_at)?);
+        Ok(Self { shared: Arc::new(Shared { clock, state, stopping: watch::Sender::new(false) }) })
     }
 
     /// Its present time: what its meters and headers go by.
@@ -100,8 +102,9 @@ impl MockProvider {
 
     /// What `GET /mock/stats` answers.
     pub fn stats(&self) -> Value {
-        let state = self.lock();
-        let mut json = state.ledger.to_json(&state.provider.levels(self.now()));
+        let mut state = self.lock();
+        let levels = state.provider.levels(self.now());
+        let mut json = state.ledger.to_json(&levels);
         if let Some(fields) = json.as_object_mut() {
             fields.insert("in_flight".into(), state.in_flight.into());
             fields.insert("peak_in_flight".into(), state.peak_in_flight.into());
@@ -109,12 +112,12 @@ impl MockProvider {
         json
     }
 
-    /// Full meters, no counts, and the first calls are to come again. Calls in flight are still answered.
+    /// Full meters, no counts; the first calls are to come again, and outages and changes count from now. Calls in flight are still answered.
     pub fn reset(&self) {
         let mut state = self.lock();
         let config = state.provider.config().clone();
         // The configuration was valid when it came, so this cannot fail; if it could, the old state would stay.
-        if let Ok(fresh) = Inner::new(config) {
+        if let Ok(fresh) = Inner::new(config, self.now()) {
             let in_flight = state.in_flight;
             *state = Inner { in_flight, peak_in_flight: in_flight, ..fresh };
         }
@@ -174,7 +177,8 @@ pub async fn serve(
         .with_state(mock.clone());
     let stopping = mock.shared.stopping.clone();
     let mut stopped = stopping.subscribe();
-    let server = axum::serve(listener, app).with_graceful_shutdown(async move {
+    let app = app.into_make_service_with_connect_info::<Line>();
+    let server = axum::serve(SeverableListener::new(listener), app).with_graceful_shutdown(async move {
         shutdown.await;
         stopping.send_replace(true);
     });
@@ -189,7 +193,13 @@ pub async fn serve(
     }
 }
 
-async fn call(State(mock): State<MockProvider>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response<Body> {
+async fn call(
+    State(mock): State<MockProvider>,
+    ConnectInfo(line): ConnectInfo<Line>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
     let call = match read_call(uri.path(), &headers, &body) {
         Ok(call) => call,
         Err(problem) => return json_response(StatusCode::BAD_REQUEST, &json!({"error": {"message": problem}})),
@@ -201,6 +211,10 @@ async fn call(State(mock): State<MockProvider>, uri: Uri, headers: HeaderMap, bo
         _ = stopping.wait_for(|stopping| *stopping) => {}
     }
     drop(in_flight);
+    if answer.is_reset() {
+        line.sever();
+        return Response::default();
+    }
     to_response(answer)
 }
 

@@ -40,7 +40,7 @@ impl Latency {
 }
 
 /// A number that looks random for each (seed, position): the SplitMix64 finaliser (Steele, Lea and Flood, 2014).
-fn mixed(seed: u64, position: u64) -> u64 {
+pub(crate) fn mixed(seed: u64, position: u64) -> u64 {
     let mut z = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -25,6 +25,8 @@ pub struct Counts {
     pub accepted: u64,
     /// Those that the meters refused, too large ones among them.
     pub rejected: u64,
+    /// Those that came in an outage.
+    pub down: u64,
     /// Those answered by the script of the first calls.
     pub scripted: u64,
 }
@@ -35,12 +37,19 @@ impl Counts {
         match outcome {
             Outcome::Accepted => self.accepted += 1,
             Outcome::Refused | Outcome::TooLarge => self.rejected += 1,
+            Outcome::Down => self.down += 1,
             Outcome::Scripted => self.scripted += 1,
         }
     }
 
     fn to_json(self) -> Value {
-        json!({"sends": self.sends, "accepted": self.accepted, "rejected": self.rejected, "scripted": self.scripted})
+        json!({
+            "sends": self.sends,
+            "accepted": self.accepted,
+            "rejected": self.rejected,
+            "down": self.down,
+            "scripted": self.scripted,
+        })
     }
 }
 
@@ -51,7 +60,7 @@ pub struct Arrival {
     pub at: FleetTime,
     /// For which model.
     pub model: Arc<str>,
-    /// How it was answered.
+    /// How it was answered; 0: its connection was reset.
     pub status: u16,
 }
 
@@ -169,6 +178,10 @@ fn level_json(level: &OwnedReading) -> Value {
         "window_s": reading.window.as_secs_f64(),
         "remaining": reading.remaining,
         "reset_s": reading.reset_in.as_secs_f64(),
+        "other_consumer": {
+            "wanted": level.drained.wanted.as_units_f64(),
+            "got": level.drained.got.as_units_f64(),
+        },
     })
 }
 
@@ -194,7 +207,7 @@ mod tests {
         {
             ledger.record(FleetTime::ZERO + Span::from_millis(millis), &call, &answer(outcome));
         }
-        assert_eq!(ledger.total(), Counts { sends: 4, accepted: 3, rejected: 1, scripted: 0 });
+        assert_eq!(ledger.total(), Counts { sends: 4, accepted: 3, rejected: 1, ..Counts::default() });
         assert_eq!(ledger.of_model("m"), ledger.total());
         assert_eq!(ledger.accepted_per_bin(), (FleetTime::from_secs(1), &[2, 0, 0, 1][..]));
         let json = ledger.to_json(&[]);

@@ -28,12 +28,22 @@ pub struct Reading {
     pub reset_means: ResetMeans,
 }
 
+/// What another consumer wanted of a meter and what it got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// All that it came for.
+    pub wanted: Milli,
+    /// What was there.
+    pub got: Milli,
+}
+
 /// One limit's state.
 #[derive(Clone, Debug)]
 pub struct Meter {
     limit: Limit,
     stated: Gauge,
     enforced: Option<TokenBucket>,
+    drained: Drained,
 }
 
 #[derive(Clone, Debug)]
@@ -53,7 +63,7 @@ impl Meter {
                 (Gauge::Bucket(TokenBucket::new(limit, limit.capacity())), Some(share))
             }
         };
-        Self { limit: limit.clone(), stated, enforced }
+        Self { limit: limit.clone(), stated, enforced, drained: Drained::default() }
     }
 
     /// What it meters.
@@ -72,6 +82,24 @@ impl Meter {
         // A call larger than an interval's share passes when that share is whole, and the next ones wait for it.
         let enforced = enforced.wait(now, cost.min(enforced.capacity()))?;
         Some(stated.max(enforced))
+    }
+
+    /// The same for one who leaves `others` of this window to others, as far as `cost` fits beside it. A token bucket, which
+    /// refills for all, has no such share.
+    pub fn wait_leaving(&self, now: FleetTime, cost: Milli, others: Milli) -> Option<Span> {
+        let cost = match &self.stated {
+            Gauge::Window(window) if cost <= window.limit => (cost + others).min(window.limit),
+            _ => cost,
+        };
+        self.wait(now, cost)
+    }
+
+    /// When the present window ends, where there are windows.
+    pub fn window_end(&self, now: FleetTime) -> Option<FleetTime> {
+        match &self.stated {
+            Gauge::Bucket(_) => None,
+            Gauge::Window(window) => Some(now + window.ends_in(now)),
+        }
     }
 
     /// Takes `cost`, whether it fits or not; the caller asked [`Meter::wait`] first.
@@ -94,6 +122,46 @@ impl Meter {
         if let Some(enforced) = &mut self.enforced {
             enforced.waste(now, cost);
         }
+    }
+
+    /// Another consumer takes `wanted`, or what there is of it.
+    pub fn drain(&mut self, now: FleetTime, wanted: Milli) {
+        let there = match &self.stated {
+            Gauge::Bucket(bucket) => bucket.level(now),
+            Gauge::Window(window) => window.left(now),
+        };
+        self.drained.wanted += wanted;
+        self.drained.got += wanted.min(there.at_least_zero());
+        self.waste(now, wanted);
+    }
+
+    /// What another consumer took so far.
+    pub fn drained(&self) -> Drained {
+        self.drained
+    }
+
+    /// Corrects what was charged at `charged`: more when positive, given back when negative. A window that has ended keeps what
+    /// was charged in it.
+    pub fn settle(&mut self, charged: FleetTime, now: FleetTime, change: Milli) {
+        match &mut self.stated {
+            Gauge::Bucket(bucket) => bucket.settle(now, change),
+            Gauge::Window(window) => window.settle(charged, now, change),
+        }
+        if let Some(enforced) = &mut self.enforced {
+            enforced.settle(now, change);
+        }
+    }
+
+    /// Another limit of the same meter and window from `now` on: keeps what is left as far as it fits.
+    pub fn change(&mut self, now: FleetTime, limit: &Limit) {
+        match &mut self.stated {
+            Gauge::Bucket(bucket) => bucket.change(now, limit, limit.capacity()),
+            Gauge::Window(window) => window.limit = Milli::from_units(limit.units),
+        }
+        if let (Some(enforced), Metering::EnforcedEvery { interval }) = (&mut self.enforced, limit.metering) {
+            enforced.change(now, limit, share_of(limit, interval));
+        }
+        self.limit = limit.clone();
     }
 
     /// What it tells, which leaves a shorter enforced interval out.
@@ -173,6 +241,17 @@ impl TokenBucket {
         self.level = self.level.max(before.min(0));
     }
 
+    fn settle(&mut self, now: FleetTime, change: Milli) {
+        self.take(now, change);
+        self.level = self.level.min(self.capacity);
+    }
+
+    fn change(&mut self, now: FleetTime, limit: &Limit, capacity: Milli) {
+        self.take(now, Milli::ZERO);
+        let changed = Self::new(limit, capacity);
+        *self = Self { level: self.level.min(changed.capacity), at: self.at, ..changed };
+    }
+
     /// Rounded up: after it, the amount is there.
     fn time_to_earn(&self, scaled: i128) -> Span {
         if scaled <= 0 {
@@ -201,7 +280,11 @@ impl FixedWindow {
 
     /// The window `now` is in; a clock that went back stays in the window it had reached.
     fn index_at(&self, now: FleetTime) -> i64 {
-        now.as_micros().saturating_sub(self.phase_us).div_euclid(self.window_us).max(self.index)
+        self.index_of(now).max(self.index)
+    }
+
+    fn index_of(&self, at: FleetTime) -> i64 {
+        at.as_micros().saturating_sub(self.phase_us).div_euclid(self.window_us)
     }
 
     fn left(&self, now: FleetTime) -> Milli {
@@ -229,8 +312,17 @@ impl FixedWindow {
     }
 
     fn waste(&mut self, now: FleetTime, cost: Milli) {
+        let left = self.left(now);
         self.take(now, cost);
-        self.used = self.used.min(self.limit);
+        // A limit that was cut, or output charged late, may have been overdrawn before.
+        self.used = self.used.min(self.limit.max(self.limit - left));
+    }
+
+    fn settle(&mut self, charged: FleetTime, now: FleetTime, change: Milli) {
+        let of_this_window = self.index_of(charged) == self.index_at(now);
+        if change > Milli::ZERO || of_this_window {
+            self.take(now, change);
+        }
     }
 }
 

@@ -44,6 +44,15 @@ pub fn parse_amount(text: &str) -> Result<u64, SimError> {
     Ok(units.round() as u64)
 }
 
+/// Reads `30%` or `12.5%`, above 0 and at most 100,000 %, in millionths.
+pub fn parse_percent(text: &str) -> Result<u64, SimError> {
+    let bad = |problem| SimError::BadPercent { text: text.to_owned(), problem };
+    let number = text.trim().strip_suffix('%').ok_or_else(|| bad("the % behind it is missing"))?;
+    let percent: f64 = number.trim().parse().map_err(|_| bad("before the % stands no number"))?;
+    let ppm = percent * 10_000.0;
+    if (1.0..=1e9).contains(&ppm) { Ok(ppm.round() as u64) } else { Err(bad("it must be above 0 and at most 100,000 %")) }
+}
+
 /// Reads one group of limits: `[MODELS:]LIMIT[,LIMIT]...` with `LIMIT` = `[METER=]UNITS/WINDOW`, followed by `burst=UNITS` where
 /// less (or more) than the whole limit may go at once. `each` is false in what it returns.
 pub fn parse_limits(text: &str) -> Result<LimitGroup, SimError> {

@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use paceline_core::units::{FleetTime, Span};
 
+use crate::change::LimitChange;
+use crate::charging::Charging;
 use crate::clairvoyant;
 use crate::dialect::{self, Dialect, HeaderPolicy, Refusal};
 use crate::error::SimError;
-use crate::gate::{Gate, OwnedReading, Verdict};
+use crate::gate::{OwnedReading, Verdict};
 use crate::latency::Latency;
 use crate::limit::{Limit, LimitGroup, REQUESTS};
+use crate::other::OtherConsumer;
+use crate::outage::{Failure, Outage};
+use crate::world::World;
 
 /// What a call costs, in units per meter. A call that states no `requests` costs one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,8 +57,10 @@ pub enum Endpoint {
 pub struct Call {
     /// The model it is for.
     pub model: Arc<str>,
-    /// What it costs.
+    /// What it states to cost: input, and output at most.
     pub cost: Cost,
+    /// What it turns out to have cost; `None`: what it stated. See [`Charging`].
+    pub used: Option<Cost>,
     /// Where it was sent.
     pub endpoint: Endpoint,
     /// Whether it asked for a stream of events.
@@ -63,7 +70,12 @@ pub struct Call {
 impl Call {
     /// A chat completion.
     pub fn new(model: &str, cost: Cost) -> Self {
-        Self { model: model.into(), cost, endpoint: Endpoint::ChatCompletions, stream: false }
+        Self { model: model.into(), cost, used: None, endpoint: Endpoint::ChatCompletions, stream: false }
+    }
+
+    /// What it turns out to have cost.
+    pub fn used(&self) -> &Cost {
+        self.used.as_ref().unwrap_or(&self.cost)
     }
 }
 
@@ -76,6 +88,8 @@ pub enum Outcome {
     Refused,
     /// It is larger than the limit: no wait would help.
     TooLarge,
+    /// It came in an outage: see [`Outage`].
+    Down,
     /// It was among the first calls, which are answered as configured ([`FirstCalls`]).
     Scripted,
 }
@@ -83,7 +97,7 @@ pub enum Outcome {
 /// An answer and when it comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// HTTP status.
+    /// HTTP status; 0 where there is no answer: see [`Answer::is_reset`].
     pub status: u16,
     /// Header names (lower case) and values.
     pub headers: Vec<(String, String)>,
@@ -96,6 +110,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Whether the connection was reset instead of an answer.
+    pub fn is_reset(&self) -> bool {
+        self.status == 0
+    }
+
     /// The value of the first header with this (lower-case) name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -134,7 +153,15 @@ pub struct ProviderConfig {
     pub latency: Latency,
     /// What the first calls get.
     pub first: Option<FirstCalls>,
-    /// Decides latencies.
+    /// When output is charged.
+    pub charging: Charging,
+    /// When it is down.
+    pub outages: Vec<Outage>,
+    /// Limits that become others.
+    pub changes: Vec<LimitChange>,
+    /// Who else uses the account.
+    pub other: Option<OtherConsumer>,
+    /// Decides latencies and the other consumer's instants.
     pub seed: u64,
 }
 
@@ -148,6 +175,9 @@ impl ProviderConfig {
     pub fn validate(&self) -> Result<(), SimError> {
         self.groups.iter().flat_map(|group| &group.limits).try_for_each(Limit::validate)?;
         self.latency.validate()?;
+        self.outages.iter().try_for_each(Outage::validate)?;
+        self.changes.iter().try_for_each(|change| change.validate(&self.groups))?;
+        self.other.as_ref().map_or(Ok(()), OtherConsumer::validate)?;
         let Some(first) = &self.first else { return Ok(()) };
         if !(200..=599).contains(&first.status) {
             return Err(SimError::BadStatus { status: first.status });
@@ -160,17 +190,22 @@ impl ProviderConfig {
 #[derive(Clone, Debug)]
 pub struct Provider {
     config: ProviderConfig,
-    gate: Gate,
+    world: World,
     arrived: u64,
     accepted: u64,
 }
 
 impl Provider {
-    /// A provider that nobody has called yet: every meter is full.
+    /// A provider that nobody has called yet: every meter is full. Outages and changes count from the epoch.
     pub fn new(config: ProviderConfig) -> Result<Self, SimError> {
+        Self::starting_at(config, FleetTime::ZERO)
+    }
+
+    /// The same; outages, changes and the other consumer's visits count from `start`.
+    pub fn starting_at(config: ProviderConfig, start: FleetTime) -> Result<Self, SimError> {
         config.validate()?;
-        let gate = Gate::new(&config.groups);
-        Ok(Self { config, gate, arrived: 0, accepted: 0 })
+        let world = World::new(&config, start);
+        Ok(Self { config, world, arrived: 0, accepted: 0 })
     }
 
     /// What it was made from.
@@ -187,14 +222,18 @@ impl Provider {
             let latency = if first.status < 400 { self.next_latency() } else { self.config.latency.refused };
             return answered(answer, latency, Outcome::Scripted);
         }
-        match self.gate.admit(now, call) {
+        if let Some(answer) = self.down(now, call) {
+            return answer;
+        }
+        match self.world.admit(now, call) {
             Verdict::Passed => {
                 let latency = self.next_latency();
+                self.world.will_end(now, now + latency, call);
                 answered(self.told(now, call, None), latency, Outcome::Accepted)
             }
             Verdict::Short(shortage) => {
                 if self.config.charge_refused {
-                    self.gate.waste(now, call);
+                    self.world.gate_at(now).waste(now, call);
                 }
                 let told = self.told(now, call, Some(Refusal::Short(shortage)));
                 answered(told, self.config.latency.refused, Outcome::Refused)
@@ -206,21 +245,35 @@ impl Provider {
         }
     }
 
-    /// What all meters hold now.
-    pub fn levels(&self, now: FleetTime) -> Vec<OwnedReading> {
-        self.gate.all_readings(now)
+    /// What all meters hold now, and what the other consumer took of each.
+    pub fn levels(&mut self, now: FleetTime) -> Vec<OwnedReading> {
+        self.world.gate_at(now).all_readings(now)
     }
 
-    /// From `now`: how fast `workers` could finish these calls on this provider if they knew its meters exactly and nobody else
-    /// called. See [`clairvoyant`] for what that assumes. The provider itself is not touched.
+    /// From `now`: how fast `workers` could finish these calls on this provider if they knew its meters, and all that will
+    /// happen to them, exactly. See [`clairvoyant`] for what that assumes. The provider itself is not touched.
     pub fn clairvoyant_makespan(&self, now: FleetTime, calls: &[Call], workers: usize) -> Result<Span, SimError> {
         let nth = self.accepted;
         let latency = |sent: u64| self.config.latency.draw(self.config.seed, nth + sent);
-        clairvoyant::finish(self.gate.clone(), now, calls, workers, latency)
+        clairvoyant::finish(self.world.clone(), now, calls, workers, latency)
+    }
+
+    /// The answer of an outage, if there is one.
+    fn down(&mut self, now: FleetTime, call: &Call) -> Option<Answer> {
+        let (outage, remaining) = self.world.outage(now)?;
+        let (failure, wait, charged) = (outage.failure, outage.told(remaining), outage.charged);
+        if charged {
+            self.world.gate_at(now).waste(now, call);
+        }
+        let told = match failure {
+            Failure::Status(status) => dialect::down(self.arrived, now, call, self.config.dialect, status, wait),
+            Failure::Reset => dialect::Told { status: 0, headers: Vec::new(), body: String::new() },
+        };
+        Some(answered(told, self.config.latency.refused, Outcome::Down))
     }
 
     fn told(&mut self, now: FleetTime, call: &Call, refusal: Option<Refusal>) -> dialect::Told {
-        let readings = self.gate.readings(now, &call.model);
+        let readings = self.world.gate_at(now).readings(now, &call.model);
         dialect::told(&self.config, &dialect::Facts { number: self.arrived, now, call, refusal: refusal.as_ref(), readings })
     }
 

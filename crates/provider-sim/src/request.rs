@@ -31,7 +31,8 @@ pub(crate) fn read_call(path: &str, headers: &HeaderMap, body: &[u8]) -> Result<
     let mut cost = if endpoint == Endpoint::Other { Cost::one() } else { reserved(&json) };
     cost = stated_in_body(cost, &json)?;
     cost = stated_in_headers(cost, headers)?;
-    Ok(Call { model: model.as_str().into(), cost, endpoint, stream })
+    let used = stated_use(&cost, &json)?;
+    Ok(Call { model: model.as_str().into(), cost, used, endpoint, stream })
 }
 
 /// Input by length, output by what the request allows at most: counted on arrival, as OpenAI does.
@@ -54,21 +55,38 @@ fn text_chars(value: &Value) -> u64 {
 }
 
 /// `"mock_cost": 1250` (tokens) or `"mock_cost": {"tokens": 1250, "requests": 1}`.
-fn stated_in_body(mut cost: Cost, json: &Value) -> Result<Cost, String> {
-    let units = |meter: &str, value: &Value| {
-        let units = value.as_u64().filter(|units| *units <= MOST_UNITS);
-        units.ok_or_else(|| format!("mock_cost: {value} is no cost in {meter}; write a whole number from 0 to 10^15"))
-    };
+fn stated_in_body(cost: Cost, json: &Value) -> Result<Cost, String> {
     match json.get("mock_cost") {
-        None | Some(Value::Null) => {}
-        Some(Value::Object(fields)) => {
-            for (meter, value) in fields {
-                cost = cost.with(meter, units(meter, value)?);
-            }
+        None | Some(Value::Null) => Ok(cost),
+        Some(Value::Object(fields)) => with_all(cost, "mock_cost", fields),
+        Some(value) => Ok(cost.with("tokens", units("mock_cost", "tokens", value)?)),
+    }
+}
+
+/// What is said to be used in the end: `"mock_used": 300` (of the output) or `"mock_used": {"output_tokens": 300}`.
+fn stated_use(cost: &Cost, json: &Value) -> Result<Option<Cost>, String> {
+    let used = match json.get("mock_used") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(fields)) => with_all(cost.clone(), "mock_used", fields)?,
+        Some(value) => {
+            let output = units("mock_used", "output_tokens", value)?;
+            let others = cost.of("tokens").saturating_sub(cost.of("output_tokens"));
+            cost.clone().with("output_tokens", output).with("tokens", others.saturating_add(output))
         }
-        Some(value) => cost = cost.with("tokens", units("tokens", value)?),
+    };
+    Ok(Some(used))
+}
+
+fn with_all(mut cost: Cost, field: &str, fields: &serde_json::Map<String, Value>) -> Result<Cost, String> {
+    for (meter, value) in fields {
+        cost = cost.with(meter, units(field, meter, value)?);
     }
     Ok(cost)
+}
+
+fn units(field: &str, meter: &str, value: &Value) -> Result<u64, String> {
+    let units = value.as_u64().filter(|units| *units <= MOST_UNITS);
+    units.ok_or_else(|| format!("{field}: {value} is no cost in {meter}; write a whole number from 0 to 10^15"))
 }
 
 fn stated_in_headers(mut cost: Cost, headers: &HeaderMap) -> Result<Cost, String> {
@@ -111,6 +129,17 @@ mod tests {
         assert!(call.stream && call.endpoint == Endpoint::Messages);
         let call = read_call("/x", &headers(&[("x-mock-cost-tokens", "5")]), br#"{"mock_cost":1250}"#).unwrap();
         assert_eq!(["requests", "tokens", "output_tokens"].map(|meter| call.cost.of(meter)), [1, 5, 0]);
+    }
+
+    #[test]
+    fn what_is_used_in_the_end() {
+        let body = br#"{"max_tokens":100,"mock_used":30,"messages":[{"content":"12345678"}]}"#;
+        let call = read_call("/v1/messages", &HeaderMap::new(), body).unwrap();
+        assert_eq!(["output_tokens", "tokens"].map(|meter| call.used().of(meter)), [30, 32]);
+        assert_eq!(["output_tokens", "tokens"].map(|meter| call.cost.of(meter)), [100, 102]);
+        let call = read_call("/x", &HeaderMap::new(), br#"{"mock_used":{"images":3}}"#).unwrap();
+        assert_eq!((call.used().of("images"), call.used().of("requests")), (3, 1));
+        assert!(read_call("/x", &HeaderMap::new(), br#"{"mock_used":"few"}"#).unwrap_err().contains("mock_used"));
     }
 
     #[test]

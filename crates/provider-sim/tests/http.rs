@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use paceline_core::units::Span;
-use paceline_provider_sim::{Dialect, FirstCalls, Latency, Limit, MockProvider, ProviderConfig, listen, serve};
+use paceline_provider_sim::{
+    Comeback, Dialect, Failure, FirstCalls, Latency, Limit, MockProvider, Outage, ProviderConfig, listen, serve,
+};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -168,5 +170,37 @@ async fn a_caller_who_leaves_is_no_longer_in_flight() {
     drop(stream);
     while running.mock.stats()["in_flight"] != 0 {
         tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_outage_says_when_it_ends_or_resets_the_connection() {
+    let hour = Span::from_secs(3_600);
+    let outage = Outage { comeback: Comeback::Remaining, ..Outage::new(Span::ZERO, hour) };
+    let running = start(ProviderConfig { outages: vec![outage], ..ProviderConfig::default() }).await;
+    let (head, body) = chat(running.address, "{}").await;
+    assert!(head.starts_with("http/1.1 503") && head.contains("\r\nretry-after: 3600"), "{head}");
+    assert!(body.contains("overloaded"), "{body}");
+
+    let reset = Outage { failure: Failure::Reset, ..outage };
+    let running = start(ProviderConfig { outages: vec![reset], ..ProviderConfig::default() }).await;
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    stream.write_all(b"POST /v1/messages HTTP/1.1\r\nhost: mock\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+    let mut answer = Vec::new();
+    let error = stream.read_to_end(&mut answer).await.unwrap_err();
+    assert_eq!((error.kind(), answer.len()), (std::io::ErrorKind::ConnectionReset, 0));
+    let stats = json(running.address, "/mock/stats?arrivals=1").await;
+    assert_eq!((&stats["down"], &stats["accepted"], &stats["arrivals"][0]["status"]), (&1.into(), &0.into(), &0.into()));
+}
+
+#[tokio::test]
+async fn time_counts_from_the_start_and_from_a_reset() {
+    let changes = vec!["0s=50%".parse().unwrap()];
+    let config = ProviderConfig { changes, ..ProviderConfig::metering(Dialect::OpenAi, vec![per_day("requests", 10)]) };
+    let running = start(config).await;
+    for _ in 0..2 {
+        let (head, _) = chat(running.address, "{}").await;
+        assert!(head.contains("x-ratelimit-limit-requests: 5\r\nx-ratelimit-remaining-requests: 4"), "{head}");
+        running.mock.reset();
     }
 }

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use clap::Args;
 use paceline_core::units::Span;
 use paceline_provider_sim::{
-    Dialect, FirstCalls, HeaderPolicy, Latency, LimitGroup, Metering, MockProvider, ProviderConfig, SimError, listen,
-    parse_span, serve,
+    Charging, Comeback, Dialect, FirstCalls, HeaderPolicy, Latency, LimitChange, LimitGroup, Metering, MockProvider,
+    OtherConsumer, Outage, ProviderConfig, SimError, listen, parse_span, serve,
 };
 use serde_json::Value;
 
@@ -29,9 +29,15 @@ Examples:
   # Two models share 500 a minute, every other one has 100 of its own
   paceline mock-provider --limit 'gpt-4o*:500/min' --limit-each 'o*:100/min'
 
+  # Down from 30 s to 60 s after the start, saying when it will be back; half the limit from 2 min on;
+  # and somebody else on the same key takes 30 % of it
+  paceline mock-provider --limit 1200/min --outage 30s+30s=529 --outage-retry-after remaining \\
+    --limit-at 2min=50% --other-consumer 30%
+
 A call costs one request and, on /v1/chat/completions and /v1/messages, a token per four characters
 of its messages plus max_tokens. State another cost in the body (\"mock_cost\": 1250, or
-{\"tokens\": 1250}) or a header (x-mock-cost-tokens: 1250).
+{\"tokens\": 1250}) or a header (x-mock-cost-tokens: 1250); with --charging reserved or at-end,
+\"mock_used\": 300 says how much output it turns out to have.
 
 GET /mock/stats tells what arrived (?bins=1: accepted per 100 ms, ?arrivals=1: the last calls);
 POST /mock/reset starts anew.";
@@ -79,6 +85,33 @@ pub(crate) struct MockProviderArgs {
     #[arg(long)]
     charge_refused: bool,
 
+    /// When output is charged: on-arrival as stated; reserved: stated on arrival, settled when the call ends (as OpenAI does);
+    /// at-end: when the call ends, so that a meter may go into debt (as Anthropic does).
+    #[arg(long, default_value = "on-arrival")]
+    charging: Charging,
+
+    /// Be down: from so long after the start, for so long; with =STATUS [default: 503] or =reset (connections are reset);
+    /// repeatable.
+    #[arg(long, value_name = "FROM+LENGTH[=STATUS]")]
+    outage: Vec<Outage>,
+
+    /// What outages say about coming back: none, remaining (a Retry-After with the time left), or a fixed time.
+    #[arg(long, value_name = "WHAT", default_value = "none", requires = "outage")]
+    outage_retry_after: Comeback,
+
+    /// Charge calls in outages their requests.
+    #[arg(long, requires = "outage")]
+    charge_outage: bool,
+
+    /// Change limits so long after the start: to a LIMIT as in --limit, of the same models, meter and window, or all of them to
+    /// a percentage of what they were at the start; repeatable.
+    #[arg(long, value_name = "AT=LIMIT|PERCENT")]
+    limit_at: Vec<LimitChange>,
+
+    /// Somebody else on the same account takes so much of each limit; with /TIME, once in that time and not steadily.
+    #[arg(long, value_name = "PERCENT[/TIME]")]
+    other_consumer: Option<OtherConsumer>,
+
     /// How long an accepted call takes to answer.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = parse_span)]
     latency: Span,
@@ -91,7 +124,7 @@ pub(crate) struct MockProviderArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     refusal_latency: Option<Span>,
 
-    /// Decides the latencies: the same seed, the same ones.
+    /// Decides the latencies and when the other consumer comes: the same seed, the same ones.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
@@ -171,6 +204,7 @@ fn config(args: MockProviderArgs) -> Result<ProviderConfig, MockProviderError> {
         let limits = group.limits.into_iter().map(|limit| limit.metered(metering)).collect();
         LimitGroup { limits, ..group }
     };
+    let (comeback, charged) = (args.outage_retry_after, args.charge_outage);
     let (status, retry_after, headers, body) = (args.status, args.retry_after, args.header, args.body);
     Ok(ProviderConfig {
         dialect: args.dialect,
@@ -184,6 +218,10 @@ fn config(args: MockProviderArgs) -> Result<ProviderConfig, MockProviderError> {
             refused: args.refusal_latency.unwrap_or(USUAL_REFUSAL.min(args.latency)),
         },
         first: args.first.map(|count| FirstCalls { count, status, retry_after, headers, body }),
+        charging: args.charging,
+        outages: args.outage.into_iter().map(|outage| Outage { comeback, charged, ..outage }).collect(),
+        changes: args.limit_at,
+        other: args.other_consumer,
         seed: args.seed,
     })
 }
@@ -208,7 +246,11 @@ fn summary(stats: &Value) -> String {
     let count = |of: &Value, what: &str| of.get(what).and_then(Value::as_u64).unwrap_or(0);
     let line = |of: &Value| {
         let (accepted, rejected, scripted) = (count(of, "accepted"), count(of, "rejected"), count(of, "scripted"));
-        format!("{} calls: {accepted} accepted, {rejected} rejected, {scripted} scripted", count(of, "sends"))
+        let down = match count(of, "down") {
+            0 => String::new(),
+            down => format!(", {down} while down"),
+        };
+        format!("{} calls: {accepted} accepted, {rejected} rejected{down}, {scripted} scripted", count(of, "sends"))
     };
     let mut text = format!("{}; at most {} at once", line(stats), count(stats, "peak_in_flight"));
     let at = |what: &str| stats.get(what).and_then(Value::as_f64);
@@ -258,6 +300,7 @@ fn print(text: &str) -> io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use clap::Parser;
+    use paceline_provider_sim::Failure;
     use serde_json::json;
 
     use super::*;
@@ -299,6 +342,27 @@ mod tests {
     }
 
     #[test]
+    fn what_happens_besides_calls() {
+        let config = parse(
+            "--limit 60/min --charging reserved --outage 30s+30s=529 --outage 2min+1s=reset --outage-retry-after remaining \
+             --charge-outage --limit-at 60s=50% --limit-at 2min=600/min --other-consumer 30%/5s",
+        )
+        .unwrap();
+        let (secs, outage) = (Span::from_secs, |from, length, failure| Outage {
+            failure,
+            comeback: Comeback::Remaining,
+            charged: true,
+            ..Outage::new(from, length)
+        });
+        let overloaded = outage(secs(30), secs(30), Failure::Status(529));
+        assert_eq!(config.outages, [overloaded, outage(secs(120), secs(1), Failure::Reset)]);
+        assert_eq!(config.charging, Charging::Reserved);
+        assert_eq!(config.changes.iter().map(|change| change.at).collect::<Vec<_>>(), [secs(60), secs(120)]);
+        assert_eq!(config.other, Some(OtherConsumer { share_ppm: 300_000, every: secs(5) }));
+        assert_eq!(parse("--outage 1s+1s").unwrap().outages, [Outage::new(secs(1), secs(1))]);
+    }
+
+    #[test]
     fn first_calls() {
         let first = |line: &str| parse(line).unwrap().first.unwrap();
         let simplest = first("--first 1 --status 429 --retry-after 2");
@@ -324,6 +388,17 @@ mod tests {
             ("--latency 200", "the unit is missing"),
             ("--latency 1s --latency-jitter 2s", "lower it"),
             ("--seed x", "invalid value 'x' for '--seed"),
+            ("--outage 30s", "write FROM+LENGTH"),
+            ("--outage 30s+5s=200", "400 to 599"),
+            ("--outage-retry-after remaining", "--outage <FROM+LENGTH"),
+            ("--charge-outage", "--outage <FROM+LENGTH"),
+            ("--outage 1s+1s --outage-retry-after soon", "not a length of time"),
+            ("--limit 60/min --limit-at 60s", "write AT=LIMIT or AT=PERCENT"),
+            ("--limit 60/min --limit-at 60s=tokens=5/min", "replaces none"),
+            ("--limit-at 60s=60/min", "replaces none"),
+            ("--other-consumer 30", "the % behind it is missing"),
+            ("--other-consumer 100%", "below 100 %"),
+            ("--charging later", "choose one of on-arrival, reserved, at-end"),
             ("--first 0", "'0' for '--first"),
             ("--first 1 --status 99", "200..=599"),
             ("--status 429", "--first <N>"),
@@ -351,6 +426,7 @@ mod tests {
     fn the_summary_reads_well() {
         let of = |sends, rejected| json!({"sends": sends, "accepted": sends - rejected, "rejected": rejected, "scripted": 0});
         let mut stats = of(5, 2);
+        stats["down"] = json!(1);
         for (name, value) in [
             ("first_arrival_s", json!(10.0)),
             ("last_arrival_s", json!(12.25)),
@@ -361,7 +437,7 @@ mod tests {
         }
         assert_eq!(
             summary(&stats),
-            "5 calls: 3 accepted, 2 rejected, 0 scripted; at most 3 at once; 2.2 s from the first to the last\n  \
+            "5 calls: 3 accepted, 2 rejected, 1 while down, 0 scripted; at most 3 at once; 2.2 s from the first to the last\n  \
              a: 3 calls: 1 accepted, 2 rejected, 0 scripted\n  b: 2 calls: 2 accepted, 0 rejected, 0 scripted\n"
         );
     }

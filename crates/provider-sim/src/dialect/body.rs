@@ -77,7 +77,7 @@ pub(super) fn refusal(dialect: Dialect, facts: &Facts<'_>, refusal: &Refusal, wi
     }
 }
 
-/// What a scripted failure gets: nothing that says how long to wait.
+/// What a scripted failure or an outage's gets: nothing that says how long to wait.
 pub(super) fn failure(facts: &Facts<'_>, status: u16) -> Body {
     let (kind, message) = match status {
         429 => ("rate_limit_error", "Rate limit reached."),
@@ -196,7 +196,8 @@ fn message_events(facts: &Facts<'_>) -> Body {
 
 /// Input and output tokens, which add up to what was charged as `tokens` where that alone is known.
 fn usage(call: &Call) -> (u64, u64) {
-    let (input, output, total) = (call.cost.of("input_tokens"), call.cost.of("output_tokens"), call.cost.of("tokens"));
+    let used = call.used();
+    let (input, output, total) = (used.of("input_tokens"), used.of("output_tokens"), used.of("tokens"));
     if input == 0 && output == 0 { (total, 0) } else { (input, output) }
 }
 

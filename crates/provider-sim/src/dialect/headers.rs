@@ -20,12 +20,13 @@ pub(super) fn limits(dialect: Dialect, now: FleetTime, readings: &[Reading]) -> 
 
 /// The headers that tell a refused call when to come back.
 pub(super) fn retry_after(dialect: Dialect, wait: Span) -> Headers {
+    if dialect == Dialect::Bare { Vec::new() } else { told_wait(dialect, wait) }
+}
+
+/// The same, whether the dialect has such headers or not.
+pub(super) fn told_wait(dialect: Dialect, wait: Span) -> Headers {
     let seconds = header("retry-after", ceil_secs(wait));
-    match dialect {
-        Dialect::OpenAi => vec![header("retry-after-ms", wait.as_millis_ceil()), seconds],
-        Dialect::Generic | Dialect::Ietf | Dialect::IetfTrio | Dialect::RetryAfter => vec![seconds],
-        Dialect::Bare => Vec::new(),
-    }
+    if dialect == Dialect::OpenAi { vec![header("retry-after-ms", wait.as_millis_ceil()), seconds] } else { vec![seconds] }
 }
 
 /// As a person asked for: seconds alone where they say it all.

@@ -181,6 +181,16 @@ pub(crate) fn scripted(number: u64, now: FleetTime, call: &Call, dialect: Dialec
     Told { status: first.status, headers, body: body.text }
 }
 
+/// The answer of a provider that is down.
+pub(crate) fn down(number: u64, now: FleetTime, call: &Call, dialect: Dialect, status: u16, wait: Option<Span>) -> Told {
+    let facts = Facts { number, now, call, refusal: None, readings: Vec::new() };
+    let body = if dialect == Dialect::Bare { body::Body::plain("") } else { body::failure(&facts, status) };
+    let mut headers = common_headers(number, now, body.content_type);
+    // Whoever configures an outage's Retry-After wants it sent, in a dialect that has none of its own too.
+    headers.extend(wait.into_iter().flat_map(|wait| headers::told_wait(dialect, wait)));
+    Told { status, headers, body: body.text }
+}
+
 /// Refuses a header that HTTP cannot carry, or that would break the answer's framing.
 pub fn validate_header(name: &str, value: &str) -> Result<(), SimError> {
     let bad = |problem| SimError::BadHeader { text: format!("{name}: {value}"), problem };
