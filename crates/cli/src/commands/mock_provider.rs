@@ -29,10 +29,8 @@ Examples:
   # Two models share 500 a minute, every other one has 100 of its own
   paceline mock-provider --limit 'gpt-4o*:500/min' --limit-each 'o*:100/min'
 
-  # Down from 30 s to 60 s after the start, saying when it will be back; half the limit from 2 min on;
-  # and somebody else on the same key takes 30 % of it
-  paceline mock-provider --limit 1200/min --outage 30s+30s=529 --outage-retry-after remaining \\
-    --limit-at 2min=50% --other-consumer 30%
+  # Down between 30 s and 60 s after the start; half the limit from 2 min on; somebody else takes 30 %
+  paceline mock-provider --limit 20/s --outage 30s+30s --limit-at 2min=50% --other-consumer 30%
 
 A call costs one request and, on /v1/chat/completions and /v1/messages, a token per four characters
 of its messages plus max_tokens. State another cost in the body (\"mock_cost\": 1250, or
