@@ -2,6 +2,7 @@
 //!
 //! Nothing here reads a clock or draws randomness that is not seeded: the same scenario and seed give the same bytes.
 
+pub mod plot;
 pub mod recording;
 
 pub use recording::Recording;
