@@ -1,11 +1,12 @@
 //! The effective configuration: what holds after defaults, flags and variables, in one canonical form.
 
+use paceline_core::calendar::CalendarUnit;
 use paceline_core::plan::{Class, ClassPolicy, Refill, StartLevel};
 use paceline_core::units::Span;
 use serde_json::{Map, Value, json};
 
-use crate::model::{Account, Block, ByClass, ClassSettings, Config, Group, Limit, Provider, Settings, Shared};
-use crate::quantity::exact;
+use crate::model::{Account, Block, ByClass, CONCURRENCY, ClassSettings, Config, Group, Limit, Provider, Settings, Shared};
+use crate::quantity::{exact, exact_length};
 
 impl Config {
     /// What holds, for programs: keys sorted, units resolved, no secrets (a configuration of this version holds none).
@@ -158,7 +159,10 @@ fn limits(limits: &[Limit]) -> Option<Value> {
 }
 
 fn one_limit(limit: &Limit) -> Value {
-    let Some(per) = limit.per else { return json!(limit.limit) };
+    if &*limit.meter == CONCURRENCY {
+        return json!(limit.limit);
+    }
+    let per = limit.per.map(exact_length);
     let refill = |refill| match refill {
         Refill::Continuous => "continuous",
         Refill::Window => "window",
@@ -168,7 +172,8 @@ fn one_limit(limit: &Limit) -> Value {
         ("burst", limit.burst.map(|burst| json!(burst))),
         ("capacity", limit.capacity.map(|capacity| json!(capacity))),
         ("limit", Some(json!(limit.limit))),
-        ("per", Some(json!(exact(per)))),
+        ("per", limit.unit.map(CalendarUnit::name).map(str::to_owned).or(per).map(|per| json!(per))),
         ("refill", limit.refill.map(|how| json!(refill(how)))),
+        ("zone", limit.zone.as_ref().map(|zone| json!(&**zone.name()))),
     ])
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use paceline_core::calendar::Zone;
 use paceline_core::signal::ObservedOwner;
 
 use crate::facts::{AliasFacts, Catalogue, GroupFacts, LimitFacts, MeterFacts, ProviderFacts};
@@ -29,6 +30,7 @@ impl From<&paceline_signals::Provider> for ProviderFacts {
             meter: Arc::from(meter.name),
             per: meter.window,
             refill: meter.refill,
+            zone: meter.zone.and_then(Zone::named),
             account_wide: meter.owner == ObservedOwner::Account,
         });
         let tier =

@@ -106,6 +106,8 @@ impl Explanation {
                 "limit": plan.limit,
                 "per_ms": plan.per.map(|per| per.as_millis_ceil()),
                 "refill": plan.refill.map(refill_name),
+                "calendar": plan.calendar.as_ref().map(|calendar| calendar.unit.name()),
+                "zone": plan.calendar.as_ref().map(|calendar| &**calendar.zone.name()),
                 "capacity": plan.capacity,
                 "burst": plan.burst,
                 "start_level": start_name(plan.start),
@@ -139,10 +141,11 @@ impl Explanation {
     fn bucket_row(&self, plan: &BucketPlan, origin: &BucketOrigin) -> [String; 7] {
         let amount =
             |amount: Option<u64>, otherwise: &str| amount.map_or_else(|| otherwise.to_owned(), |units| units.to_string());
-        let per = match (plan.per, plan.refill) {
-            (Some(per), _) => per.to_string(),
-            (None, Some(Refill::Held)) => "-".to_owned(),
-            (None, _) => "?".to_owned(),
+        let per = match (&plan.calendar, plan.per, plan.refill) {
+            (Some(calendar), ..) => format!("{} in {}", calendar.unit.name(), calendar.zone.name()),
+            (None, Some(per), _) => per.to_string(),
+            (None, None, Some(Refill::Held)) => "-".to_owned(),
+            (None, None, _) => "?".to_owned(),
         };
         let limit = amount(plan.limit, "?");
         let mut more = vec![start_name(plan.start).to_owned()];

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use paceline_core::calendar::Zone;
 use paceline_core::plan::Refill;
 use paceline_core::units::Span;
 
@@ -46,6 +47,8 @@ pub struct MeterFacts {
     pub per: Option<Span>,
     /// How it refills, where that is known.
     pub refill: Option<Refill>,
+    /// Where its day, week or month ends, where the provider says.
+    pub zone: Option<Zone>,
     /// Whether it is kept for the whole account rather than per group of models.
     pub account_wide: bool,
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use paceline_core::calendar::{CalendarUnit, Zone};
 use paceline_core::plan::{Class, Refill, StartLevel};
 use paceline_core::units::Span;
 
@@ -167,8 +168,12 @@ pub(crate) struct Limit {
     pub(crate) pos: Pos,
     /// Units per window.
     pub(crate) limit: u64,
-    /// The window; `None` for calls in flight.
+    /// The window; `None` for what is held (calls in flight, stocks).
     pub(crate) per: Option<Span>,
+    /// The window is a calendar's, if it ends all at once.
+    pub(crate) unit: Option<CalendarUnit>,
+    /// Where its days end; `None`: as the catalogue says, else UTC.
+    pub(crate) zone: Option<Zone>,
     pub(crate) capacity: Option<u64>,
     pub(crate) burst: Option<u64>,
     /// `None`: as the catalogue says, else learned.

@@ -2,6 +2,7 @@
 //!
 //! Every function here is total: any text gives a value or says what is wrong with it and what to write instead.
 
+use paceline_core::calendar::CalendarUnit;
 use paceline_core::units::{LONGEST_FLOOR, Span};
 
 /// The largest amount that is calculated with: 10^15 units.
@@ -137,6 +138,18 @@ pub(crate) fn window(text: &str) -> Result<Span, Bad> {
     Ok(span)
 }
 
+/// The calendar's unit, if a window is written as one: `day`, `1day`, `week`, `month`. `24h` is a length of time and no day.
+pub(crate) fn calendar_unit(window: &str) -> Option<CalendarUnit> {
+    let text = window.trim();
+    let unit = text.strip_prefix('1').map_or(text, str::trim_start);
+    Some(match unit {
+        "d" | "day" | "days" => CalendarUnit::Day,
+        "w" | "week" | "weeks" => CalendarUnit::Week,
+        "month" | "months" => CalendarUnit::Month,
+        _ => return None,
+    })
+}
+
 /// An amount per window: `500/min`, `3/10s`, `1M/day`.
 pub(crate) fn rate(text: &str) -> Result<(u64, Span), Bad> {
     let Some((units, per)) = text.split_once('/') else {
@@ -203,6 +216,13 @@ pub(crate) fn exact(span: Span) -> String {
         None if micros == 0 => "0s".to_owned(),
         None => format!("{}.{:03}ms", micros / 1_000, micros % 1_000),
     }
+}
+
+/// The same for a window that no calendar ends: in hours, as days are a calendar's.
+pub(crate) fn exact_length(span: Span) -> String {
+    let micros = span.as_micros().unsigned_abs();
+    let is_days = micros != 0 && micros.is_multiple_of(86_400_000_000);
+    if is_days { format!("{}h", micros / 3_600_000_000) } else { exact(span) }
 }
 
 /// What a window adds to a bucket's name when it is neither the minute nor the only one of its meter.
@@ -319,6 +339,20 @@ mod tests {
         assert_eq!(window("min"), Ok(Span::from_secs(60)));
         assert_eq!(window("10s"), Ok(Span::from_secs(10)));
         assert_eq!(window("month"), Ok(Span::from_secs(30 * 86_400)));
+        for (text, unit) in [
+            ("day", Some(CalendarUnit::Day)),
+            ("1day", Some(CalendarUnit::Day)),
+            (" 1 d ", Some(CalendarUnit::Day)),
+            ("week", Some(CalendarUnit::Week)),
+            ("1month", Some(CalendarUnit::Month)),
+            ("24h", None),
+            ("2days", None),
+            ("11d", None),
+            ("min", None),
+        ] {
+            assert_eq!(calendar_unit(text), unit, "{text}");
+            assert_eq!(unit.map(|unit| Ok(unit.nominal())), unit.map(|_| window(text)), "{text}");
+        }
         assert!(window("0s").is_err());
     }
 
@@ -384,6 +418,8 @@ mod tests {
         fn what_is_written_exactly_reads_back(micros in 0..LONGEST_FLOOR.as_micros()) {
             let given = Span::from_micros(micros);
             prop_assert_eq!(span(&exact(given)), Ok(given));
+            prop_assert_eq!(span(&exact_length(given)), Ok(given));
+            prop_assert_eq!(calendar_unit(&exact_length(given)), None);
         }
 
         #[test]

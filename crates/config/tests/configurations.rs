@@ -39,10 +39,11 @@ fn render(explanation: &Explanation, expected: &str) -> String {
 
 fn row(bucket: &BucketPlan) -> String {
     let or = |amount: Option<u64>, otherwise: &str| amount.map_or(otherwise.to_owned(), |units| units.to_string());
-    let per = match (bucket.per, bucket.refill) {
-        (Some(per), _) => per.to_string(),
-        (None, Some(Refill::Held)) => "-".to_owned(),
-        (None, _) => "?".to_owned(),
+    let per = match (&bucket.calendar, bucket.per, bucket.refill) {
+        (Some(calendar), ..) => format!("{} in {}", calendar.unit.name(), calendar.zone.name()),
+        (None, Some(per), _) => per.to_string(),
+        (None, None, Some(Refill::Held)) => "-".to_owned(),
+        (None, None, _) => "?".to_owned(),
     };
     let refill = match bucket.refill {
         Some(Refill::Continuous) => "continuous",

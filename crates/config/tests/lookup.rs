@@ -185,11 +185,11 @@ fn an_explanation_names_the_line_that_won() {
     let expected = "openai/team-a/gpt-4o-2024-11-20
   account  \"prod\" of openai
   group    \"gpt-4o-20*\"  <- paceline.yaml:11:11 (account)
-  bucket            limit  per    refill
-  requests          250    1 min  continuous  cautious             <-  paceline.yaml:13:26 (account)
-  requests_day      4500   1 day  window      cautious, burst 500  <-  paceline.yaml:13:35 (account)
-  tokens            15000  1 min  continuous  cautious             <-  catalogue openai, tier 1, gpt-4o*
-  account/requests  5000   1 min  continuous  cautious             <-  paceline.yaml:9:28 (account)
+  bucket            limit  per         refill
+  requests          250    1 min       continuous  cautious             <-  paceline.yaml:13:26 (account)
+  requests_day      4500   day in UTC  window      cautious, burst 500  <-  paceline.yaml:13:35 (account)
+  tokens            15000  1 min       continuous  cautious             <-  catalogue openai, tier 1, gpt-4o*
+  account/requests  5000   1 min       continuous  cautious             <-  paceline.yaml:9:28 (account)
   interactive max_wait 15 s, honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 3, paid_attempts 2
   normal      max_wait 2 min, honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 5, paid_attempts 2
   batch       max_wait 10 min <- paceline.yaml:14:31 (group), honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 8, paid_attempts 2
@@ -199,6 +199,33 @@ fn an_explanation_names_the_line_that_won() {
     assert_eq!(json["buckets"][1]["bucket"], "requests_day");
     assert_eq!(json["buckets"][1]["from"], "paceline.yaml:13:35 (account)");
     assert_eq!(json["classes"]["batch"]["max_wait_ms"], 600_000);
+}
+
+/// A day is a calendar's: in the zone that is written, else where the provider's days end, else UTC. 24 hours are no day, and what
+/// refills evenly has no end.
+#[test]
+fn a_day_ends_where_the_provider_counts() {
+    let calendar = |provider: &str, limit: &str| {
+        let config = parse(&format!("providers: {{{provider}: {{models: {{m: {{limits: {{requests: {limit}}}}}}}}}}}"));
+        let plan = config.resolve(paceline_signals::catalogue(), provider, "x", "m").unwrap();
+        let bucket = plan.buckets.iter().find(|bucket| bucket.limit.is_some()).unwrap();
+        assert_eq!(parse(&config.effective_yaml()).hash(), config.hash(), "{limit}");
+        (config.hash(), bucket.calendar.as_ref().map(|calendar| (calendar.unit.name(), calendar.zone.name().to_string())))
+    };
+    let of = |provider, limit| calendar(provider, limit).1;
+    let day = |zone: &str| Some(("day", zone.to_owned()));
+    assert_eq!(of("gemini", "1500/day"), day("America/Los_Angeles"));
+    assert_eq!(of("gemini", "{limit: 1500, per: day}"), day("America/Los_Angeles"));
+    assert_eq!(of("gemini", "{limit: 1500, per: 1day, zone: europe/berlin}"), day("Europe/Berlin"));
+    assert_eq!(of("vllm", "1500/day"), day("UTC"));
+    assert_eq!(of("vllm", "1500/week"), Some(("week", "UTC".to_owned())));
+    assert_eq!(of("vllm", "{limit: 1500, per: month, zone: Asia/Tokyo}"), Some(("month", "Asia/Tokyo".to_owned())));
+    for length in ["1500/24h", "1500/2days", "{limit: 1500, per: day, refill: continuous}", "1500/h"] {
+        assert_eq!(of("gemini", length), None, "{length}");
+    }
+    let zones = ["{limit: 9, per: day}", "{limit: 9, per: 24h}", "{limit: 9, per: day, zone: Asia/Tokyo}"];
+    let hashes = zones.map(|limit| calendar("gemini", limit).0);
+    assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2]);
 }
 
 #[test]

@@ -3,8 +3,7 @@
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::level::{Level, Rate};
-use crate::pacing::guard;
-use crate::plan::{BucketPlan, Refill, StartLevel};
+use crate::plan::{BucketPlan, Refill};
 use crate::units::{FleetTime, Milli, Span};
 
 /// The window of a bucket whose window nobody has told us.
@@ -183,23 +182,6 @@ impl BucketState {
         !self.spreading && self.effective().refill == Refill::Window
     }
 
-    /// Gives a known but unseen bucket its first level: one second of refill (at least one call of `cost`) or all of it.
-    pub fn start(&mut self, now: FleetTime, cost: Milli) {
-        let Some(rate) = self.rate() else { return };
-        if self.started {
-            return;
-        }
-        self.started = true;
-        let first = match self.plan.start {
-            StartLevel::Full => rate.capacity,
-            StartLevel::Cautious => rate.gained_in(Span::from_secs(1)).max(cost).min(rate.capacity),
-        };
-        self.spreading = self.plan.start == StartLevel::Cautious && self.is_windowed();
-        self.fired_at_turn = self.fired;
-        self.level = Level::new(first, now);
-        self.burst = Level::new(first.min(self.burst_rate(&rate).capacity), now);
-    }
-
     /// The provider refused a call although there was room: no bursts for 20 s, four times longer after each repetition.
     pub fn calm_down(&mut self, now: FleetTime, mark: i64) {
         if mark <= self.calm.mark && self.calm.length > Span::ZERO {
@@ -225,6 +207,7 @@ impl BucketState {
             self.level.advance(now, &rate);
             self.burst.advance(now, &self.burst_rate(&rate));
         }
+        self.adopt_calendar(plan, now);
         self.plan = plan.clone();
         self.clamp_to_capacity();
     }
@@ -296,36 +279,6 @@ impl BucketState {
         full.max(self.window_end).max(self.paced_until).max(floor).max(held)
     }
 
-    /// Whether `time` lies behind the current window (also when there is none yet).
-    pub fn window_is_over(&self, time: FleetTime) -> bool {
-        time >= self.window_end
-    }
-
-    /// The start of the window that holds at `time`, if the stored one is over by then, else of the next one.
-    pub(crate) fn window_start_at_or_after_end(&self, time: FleetTime, rate: &Rate) -> FleetTime {
-        let per = rate.per.as_micros();
-        let windows = (time - self.window_end).at_least_zero().as_micros() / per;
-        self.window_end + Span::from_micros(windows.saturating_mul(per))
-    }
-
-    /// Turns to the window in which `send` lies.
-    fn turn(&mut self, send: FleetTime, rate: &Rate, cost: Milli) {
-        if self.window_end == FleetTime::ZERO {
-            self.window_end = send + rate.per;
-            self.opens_at = FleetTime::ZERO;
-            return;
-        }
-        if !self.window_is_over(send) {
-            return;
-        }
-        let start = self.window_start_at_or_after_end(send, rate);
-        self.spreading = false;
-        self.window_end = start + rate.per;
-        self.opens_at = start + guard(rate.per);
-        self.level = Level::new(rate.capacity, send);
-        self.fired_at_turn = self.fired.saturating_sub(cost.as_milli());
-    }
-
     pub(crate) fn burst_rate(&self, rate: &Rate) -> Rate {
         let burst = self.plan.burst.map_or(rate.capacity, Milli::from_units).min(rate.capacity);
         Rate { capacity: burst, ..*rate }
@@ -337,7 +290,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::plan::{BucketId, Owner};
+    use crate::plan::{BucketId, Owner, StartLevel};
 
     fn bucket() -> BucketState {
         let name: Arc<str> = Arc::from("requests");
@@ -349,6 +302,7 @@ mod tests {
             capacity: None,
             burst: None,
             refill: Some(Refill::Continuous),
+            calendar: None,
             start: StartLevel::Full,
             learn_above: false,
         })

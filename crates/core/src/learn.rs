@@ -239,7 +239,7 @@ fn align_window(bucket: &mut BucketState, observed: &ObservedBucket, rate: &Rate
     };
     let latest = seen.answered_at + reset;
     let earliest = (seen.sent_at + reset - grain_of(reset)).min(latest);
-    if latest <= seen.now {
+    if latest <= seen.now || bucket.is_passed_boundary(latest, rate) {
         return Aligned::Elsewhere;
     }
     let is_guess = bucket.window_end == FleetTime::ZERO || bucket.observed.is_none();

@@ -9,6 +9,7 @@
 pub mod amounts;
 pub mod backoff;
 pub mod bucket;
+pub mod calendar;
 pub mod decide;
 pub mod delays;
 pub mod denial;
@@ -31,3 +32,4 @@ mod shape;
 pub mod signal;
 pub mod units;
 pub mod value;
+mod window;

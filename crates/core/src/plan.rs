@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::calendar::Calendar;
 use crate::units::Span;
 
 /// How urgent a call is.
@@ -149,6 +150,8 @@ pub struct BucketPlan {
     pub burst: Option<u64>,
     /// How it refills; `None`: unknown, learned from headers (continuous until then).
     pub refill: Option<Refill>,
+    /// With which days, weeks or months of a place its windows end; `None`: after each `per`.
+    pub calendar: Option<Calendar>,
     /// Where it starts.
     pub start: StartLevel,
     /// Whether headers may raise a limit written here.

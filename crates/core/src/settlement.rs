@@ -47,7 +47,7 @@ impl BucketState {
         let Some(rate) = self.rate() else { return Milli::ZERO };
         let told = |mark: i64| seen.remaining - Milli::from_milli(self.fired.saturating_sub(mark)).at_least_zero();
         let room = if self.is_windowed() {
-            let in_this_window = seen.at >= self.window_end - rate.per;
+            let in_this_window = seen.at >= self.window_start(&rate);
             if in_this_window { told(seen.mark.max(self.fired_at_turn)) - self.level.amount } else { Milli::ZERO }
         } else {
             // Both at the same instant; the level's may lie a slot ahead of now.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::bucket::BucketState;
 use crate::floor::Floor;
 use crate::holds::Holds;
-use crate::plan::{BucketId, BucketPlan, GroupPlan, StartLevel};
+use crate::plan::{BucketId, BucketPlan, GroupPlan};
 use crate::units::{FleetTime, Milli, Span};
 
 /// From this many groups under a catch-all pattern on, further models share the group `other`.
@@ -144,10 +144,8 @@ impl ScopeValue {
     fn new_bucket(&self, plan: &BucketPlan, now: FleetTime) -> BucketState {
         let mut state = BucketState::new(plan.clone());
         let may_be_old = self.lost_at != FleetTime::ZERO && now.since(self.lost_at) < state.effective().per;
-        if may_be_old && plan.start == StartLevel::Full {
-            state.plan.start = StartLevel::Cautious;
-            state.start(now, Milli::from_units(1));
-            state.plan.start = StartLevel::Full;
+        if may_be_old {
+            state.start_after_loss(now);
         }
         state
     }
@@ -224,7 +222,7 @@ impl ScopeValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Class, ClassPolicy, Owner, Refill};
+    use crate::plan::{Class, ClassPolicy, Owner, Refill, StartLevel};
 
     fn plan() -> Arc<GroupPlan> {
         let key: Arc<str> = Arc::from("m");
@@ -236,6 +234,7 @@ mod tests {
             capacity: None,
             burst: None,
             refill: Some(Refill::Continuous),
+            calendar: None,
             start: StartLevel::Full,
             learn_above: false,
         };

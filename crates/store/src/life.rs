@@ -45,6 +45,7 @@ mod tests {
             capacity: None,
             burst: None,
             refill: Some(Refill::Continuous),
+            calendar: None,
             start: StartLevel::Cautious,
             learn_above: false,
         });

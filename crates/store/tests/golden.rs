@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use paceline_core::bucket::{BucketState, Learned, Observation};
+use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
@@ -85,6 +86,7 @@ fn tokens() -> BucketState {
             capacity: Some(200_000),
             burst: Some(10_000),
             refill: Some(Refill::Continuous),
+            calendar: None,
             start: StartLevel::Full,
             learn_above: true,
         })
@@ -120,6 +122,10 @@ fn plan(owner: Owner, name: &str, meter: &str, refill: Refill) -> BucketPlan {
         capacity: None,
         burst: None,
         refill: Some(refill),
+        calendar: (refill == Refill::Window).then(|| Calendar {
+            unit: CalendarUnit::Day,
+            zone: Zone::named("America/Los_Angeles").expect("a zone"),
+        }),
         start: StartLevel::Cautious,
         learn_above: false,
     }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use paceline_core::calendar::{CalendarUnit, Zone};
 use paceline_core::plan::Refill;
 use paceline_core::units::Span;
 
 use super::scalars::{amount, amount_of, window, word};
 use crate::fields::{Fields, named};
 use crate::model::{CONCURRENCY, Limit, of_meter};
-use crate::problem::{Pos, Problem, Problems};
+use crate::problem::{Pos, Problem, Problems, suggest};
 use crate::quantity;
 use crate::tree::{Entry, Node, Value};
 
@@ -98,13 +99,13 @@ fn one_limit(node: &Node, meter: &Arc<str>, path: &str, problems: &mut Problems)
         Value::Map(_) => limit_map(node, meter, path, problems),
         Value::Int(_) | Value::Float(_) | Value::Text(_) => {
             let text = node.scalar().unwrap_or_default();
-            match quantity::rate(&text) {
-                Ok((0, _)) => {
+            match Amount::rate(&text) {
+                Ok(Amount { units: 0, .. }) => {
                     let message = "a limit of 0 lets nothing through";
                     problems.add(Problem::at(node.pos, path, message).help("write at least 1, or remove the line"));
                     None
                 }
-                Ok((limit, per)) => Some(plain(meter, node.pos, limit, per)),
+                Ok(rate) => Some(plain(meter, node.pos, rate)),
                 Err(bad) => {
                     problems.add(Problem::at(node.pos, path, bad.message).help(bad.help));
                     None
@@ -119,38 +120,82 @@ fn one_limit(node: &Node, meter: &Arc<str>, path: &str, problems: &mut Problems)
     }
 }
 
-fn plain(meter: &Arc<str>, pos: Pos, limit: u64, per: Span) -> Limit {
-    Limit { meter: meter.clone(), pos, limit, per: Some(per), capacity: None, burst: None, refill: None }
+/// So many units per window.
+#[derive(Clone, Copy)]
+struct Amount {
+    units: u64,
+    /// `None`: of what is held.
+    per: Option<Span>,
+    unit: Option<CalendarUnit>,
+}
+
+impl Amount {
+    fn rate(text: &str) -> Result<Self, quantity::Bad> {
+        let (units, per) = quantity::rate(text)?;
+        let unit = text.split_once('/').and_then(|(_, window)| quantity::calendar_unit(window));
+        Ok(Self { units, per: Some(per), unit })
+    }
+}
+
+fn plain(meter: &Arc<str>, pos: Pos, rate: Amount) -> Limit {
+    let Amount { units: limit, per, unit } = rate;
+    Limit { meter: meter.clone(), pos, limit, per, unit, zone: None, capacity: None, burst: None, refill: None }
 }
 
 fn limit_map(node: &Node, meter: &Arc<str>, path: &str, problems: &mut Problems) -> Option<Limit> {
     let mut fields = Fields::open(node, path, "{limit: 200k, per: 1m}", problems)?;
-    let rate = limit_and_window(&mut fields, node, problems);
-    let whole = rate.map(|(limit, _)| limit);
-    let capacity = fields.take("capacity").map(|entry| amount_of(&entry.node, whole, &fields.join("capacity"), problems));
-    let burst = fields.take("burst").map(|entry| (entry, amount_of(&entry.node, whole, &fields.join("burst"), problems)));
     let refill = fields.take("refill").map(|entry| {
-        let words = [("continuous", Refill::Continuous), ("window", Refill::Window)];
+        let words = [("continuous", Refill::Continuous), ("window", Refill::Window), ("held", Refill::Held)];
         word(&entry.node, &fields.join("refill"), &words, problems)
     });
-    zone(&mut fields, rate.map(|(_, per)| per), problems);
+    let refill = refill.flatten();
+    if refill == Some(Refill::Held) {
+        return stock(fields, node, meter, problems);
+    }
+    let rate = limit_and_window(&mut fields, node, problems);
+    let whole = rate.map(|rate| rate.units);
+    let capacity = fields.take("capacity").map(|entry| amount_of(&entry.node, whole, &fields.join("capacity"), problems));
+    let burst = fields.take("burst").map(|entry| (entry, amount_of(&entry.node, whole, &fields.join("burst"), problems)));
+    let zone = fields.take("zone").and_then(|entry| zone(entry, &fields.join("zone"), rate, refill, problems));
     fields.close(problems);
 
-    let (limit, per) = rate?;
-    let (capacity, refill) = (capacity.flatten(), refill.flatten());
+    let rate = rate?;
+    let capacity = capacity.flatten();
     if let Some((entry, Some(burst))) = &burst {
-        let most = capacity.unwrap_or(limit);
+        let most = capacity.unwrap_or(rate.units);
         if *burst > most {
             let message = format!("the burst of {burst} is larger than the capacity of {most}");
             problems
                 .add(Problem::at(entry.node.pos, path, message).help("a burst is at most the capacity (default: the limit)"));
         }
     }
-    Some(Limit { capacity, burst: burst.and_then(|(_, burst)| burst), refill, ..plain(meter, node.pos, limit, per) })
+    Some(Limit { capacity, burst: burst.and_then(|(_, burst)| burst), refill, zone, ..plain(meter, node.pos, rate) })
+}
+
+/// A stock: units that are held until the call ends, such as the tokens of batch jobs that wait at the provider.
+fn stock(mut fields: Fields<'_>, node: &Node, meter: &Arc<str>, problems: &mut Problems) -> Option<Limit> {
+    for key in ["per", "zone", "burst", "capacity"] {
+        if let Some(entry) = fields.take(key) {
+            let message = format!("what is held until a call ends has no `{key}`");
+            problems.add(Problem::at(entry.key_pos, &fields.join(key), message).help("write {limit: 2M, refill: held}"));
+        }
+    }
+    let limit = fields.take("limit");
+    let units = match &limit {
+        Some(entry) => amount(&entry.node, &fields.join("limit"), problems),
+        None => {
+            let missing = Problem::at(node.pos, &fields.path, "`limit` is missing");
+            problems.add(missing.help("write {limit: 2M, refill: held}"));
+            None
+        }
+    };
+    fields.close(problems);
+    let rate = Amount { units: units?, per: None, unit: None };
+    Some(Limit { refill: Some(Refill::Held), ..plain(meter, node.pos, rate) })
 }
 
 /// `limit: 200k` with `per: 1m`, or `limit: 200k/min` alone.
-fn limit_and_window(fields: &mut Fields<'_>, node: &Node, problems: &mut Problems) -> Option<(u64, Span)> {
+fn limit_and_window(fields: &mut Fields<'_>, node: &Node, problems: &mut Problems) -> Option<Amount> {
     let (limit, per) = (fields.take("limit"), fields.take("per"));
     let missing = |what: &str, help: &str| Problem::at(node.pos, &fields.path, format!("`{what}` is missing")).help(help);
     let Some(limit) = limit else {
@@ -160,8 +205,8 @@ fn limit_and_window(fields: &mut Fields<'_>, node: &Node, problems: &mut Problem
     let path = fields.join("limit");
     let combined = limit.node.scalar().filter(|text| text.contains('/'));
     match (combined, per) {
-        (Some(text), None) => match quantity::rate(&text) {
-            Ok((0, _)) => {
+        (Some(text), None) => match Amount::rate(&text) {
+            Ok(Amount { units: 0, .. }) => {
                 problems.add(Problem::at(limit.node.pos, &path, "a limit of 0 lets nothing through").help("write at least 1"));
                 None
             }
@@ -173,28 +218,42 @@ fn limit_and_window(fields: &mut Fields<'_>, node: &Node, problems: &mut Problem
         },
         (_, Some(per)) => {
             let units = amount(&limit.node, &path, problems);
+            let unit = per.node.scalar().and_then(|text| quantity::calendar_unit(&text));
             let per = window(&per.node, &fields.join("per"), problems);
-            units.zip(per)
+            units.zip(per).map(|(units, per)| Amount { units, per: Some(per), unit })
         }
         (None, None) => {
             let units = amount(&limit.node, &path, problems);
-            problems.add(missing("per", "say the window: per: s, min, h, day, week or month"));
+            let help = "say the window: per: s, min, h, day, week or month; or refill: held for what is held until a call ends";
+            problems.add(missing("per", help));
             units.and(None)
         }
     }
 }
 
-/// Calendar windows cannot be kept yet; misreading one as 24 hours would be wrong twice a year and at every midnight.
-fn zone(fields: &mut Fields<'_>, per: Option<Span>, problems: &mut Problems) {
-    let Some(entry) = fields.take("zone") else { return };
-    let path = fields.join("zone");
-    let problem = if per.is_some_and(|per| per < DAY) {
-        Problem::at(entry.key_pos, &path, "a zone is for windows of a day and longer").help("remove `zone`")
+/// Where the days of a calendar's window end.
+fn zone(entry: &Entry, path: &str, rate: Option<Amount>, refill: Option<Refill>, problems: &mut Problems) -> Option<Zone> {
+    let problem = if rate.is_some_and(|rate| rate.unit.is_none()) {
+        Problem::at(entry.key_pos, path, "a zone is for windows of a day, a week or a month")
+            .help("remove `zone`, or write per: day")
+    } else if refill == Some(Refill::Continuous) {
+        Problem::at(entry.key_pos, path, "what refills evenly has no day that ends").help("remove `zone`, or write refill: window")
     } else {
-        Problem::at(entry.key_pos, &path, "calendar windows in a zone are not supported yet; use refill: window")
-            .help("without `zone` the window is 24 hours (a week 7 days, a month 30) from its first grant or its reset header")
+        let written = entry.node.scalar();
+        if let Some(zone) = written.as_deref().and_then(Zone::named) {
+            return Some(zone);
+        }
+        let name = written.unwrap_or_default();
+        let message = format!("nobody knows the time zone `{}`", name.chars().take(LONGEST_METER).collect::<String>());
+        let names = Zone::names();
+        let meant = match suggest(&name, names.iter().map(String::as_str)) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "write its IANA name: America/Los_Angeles, Europe/Berlin, UTC".to_owned(),
+        };
+        Problem::at(entry.node.pos, path, message).help(meant)
     };
     problems.add(problem);
+    None
 }
 
 /// Calls in flight: a plain number.
@@ -204,7 +263,6 @@ fn concurrency(node: &Node, path: &str, problems: &mut Problems) -> Option<Limit
         problems.add(Problem::at(node.pos, path, message).help("write a plain number: concurrency: 64"));
         return None;
     }
-    let limit = amount(node, path, problems)?;
-    let meter = Arc::from(CONCURRENCY);
-    Some(Limit { meter, pos: node.pos, limit, per: None, capacity: None, burst: None, refill: Some(Refill::Held) })
+    let rate = Amount { units: amount(node, path, problems)?, per: None, unit: None };
+    Some(Limit { refill: Some(Refill::Held), ..plain(&Arc::from(CONCURRENCY), node.pos, rate) })
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill};
 use paceline_core::units::Span;
 
@@ -24,6 +25,8 @@ struct Draft<'a> {
     limit: Option<Limit>,
     /// What the catalogue says of it.
     fact: Option<MeterFacts>,
+    /// Where the provider's days end.
+    zone: Option<Zone>,
     /// Whether nobody wrote it: a published limit, or none at all.
     is_guess: bool,
     chain: Chain<'a>,
@@ -97,11 +100,14 @@ impl<'a> Drafts<'a, '_> {
                     pos: Default::default(),
                     limit: limit.limit,
                     per: limit.per,
+                    unit: None,
+                    zone: None,
                     capacity: None,
                     burst: None,
                     refill: fact.as_ref().and_then(|fact| fact.refill),
                 }),
                 fact,
+                zone: zone_of(&self.identity.facts, &limit.meter),
                 is_guess: true,
                 chain: self.layers.chain(self.identity),
                 origin: Origin::Catalogue {
@@ -143,6 +149,7 @@ impl<'a> Drafts<'a, '_> {
                 meter: fact.meter.clone(),
                 limit: None,
                 fact: Some(fact.clone()),
+                zone: zone_of(&self.identity.facts, &fact.meter),
                 is_guess: true,
                 chain,
                 origin: Origin::Learned { provider: self.identity.facts.name.clone() },
@@ -157,6 +164,7 @@ impl<'a> Drafts<'a, '_> {
             meter: limit.meter.clone(),
             limit: Some(limit.clone()),
             fact,
+            zone: zone_of(&self.identity.facts, &limit.meter),
             is_guess: false,
             chain,
             origin,
@@ -207,7 +215,8 @@ fn plan(draft: Draft<'_>, is_only_one: bool) -> (BucketPlan, Option<String>) {
     let is_part = use_share < Share::WHOLE;
     // Headers speak of the whole quota: where we take a part of it, they cannot raise the part.
     let learn_above = wanted.unwrap_or(draft.is_guess) && !(is_part && limit.is_some());
-    let id = BucketId { owner: draft.owner, name: Arc::from(bucket_name(&draft.meter, per, is_only_one)) };
+    let refill = refill(&draft.meter, limit, per, fact);
+    let id = BucketId { owner: draft.owner, name: Arc::from(bucket_name(&draft.meter, per, refill, is_only_one)) };
     let note = match (is_part, limit, wanted) {
         (true, None, _) => Some(format!(
             "`use: {use_share}` has no effect on {} while its limit is unknown: write the limit, or a tier",
@@ -225,7 +234,8 @@ fn plan(draft: Draft<'_>, is_only_one: bool) -> (BucketPlan, Option<String>) {
         per,
         capacity: limit.and_then(|limit| limit.capacity).map(|capacity| use_share.of(capacity)),
         burst: limit.and_then(|limit| limit.burst).map(|burst| use_share.of(burst)),
-        refill: refill(&draft.meter, limit, per, fact),
+        refill,
+        calendar: calendar(limit.filter(|_| !draft.is_guess), per, refill, draft.zone),
         start: start.unwrap_or_default(),
         learn_above,
         meter: draft.meter,
@@ -243,9 +253,31 @@ fn refill(meter: &str, limit: Option<&Limit>, per: Option<Span>, fact: Option<&M
     written.or(known).or_else(|| (limit.is_some() && per.is_some_and(|per| per >= DAY)).then_some(Refill::Window))
 }
 
+/// With which days, weeks or months the windows end. One that a person wrote is a calendar's, in the zone they wrote, else where the
+/// provider's end, else UTC; one of the catalogue only where the provider says where its days end.
+fn calendar(written: Option<&Limit>, per: Option<Span>, refill: Option<Refill>, of_provider: Option<Zone>) -> Option<Calendar> {
+    if refill != Some(Refill::Window) {
+        return None;
+    }
+    match (written, of_provider) {
+        (Some(limit), of_provider) => {
+            let zone = limit.zone.clone().or(of_provider).unwrap_or_else(Zone::utc);
+            limit.unit.map(|unit| Calendar { unit, zone })
+        }
+        (None, zone) => per.and_then(CalendarUnit::of_length).zip(zone).map(|(unit, zone)| Calendar { unit, zone }),
+    }
+}
+
+/// Where the provider's days end: as its catalogue says of the meter, else of any other.
+fn zone_of(facts: &ProviderFacts, meter: &str) -> Option<Zone> {
+    let with_zone = || facts.meters.iter().filter(|fact| fact.zone.is_some());
+    with_zone().find(|fact| &*fact.meter == meter).or_else(|| with_zone().next()).and_then(|fact| fact.zone.clone())
+}
+
 /// A bucket's name: its meter, with the window for any but the minute or the only one of the meter.
-fn bucket_name(meter: &str, per: Option<Span>, is_only_one: bool) -> String {
+fn bucket_name(meter: &str, per: Option<Span>, refill: Option<Refill>, is_only_one: bool) -> String {
     match per {
+        None if !is_only_one && refill == Some(Refill::Held) => format!("{meter}_held"),
         Some(per) if !is_only_one && per != Span::from_secs(60) => format!("{meter}{}", window_suffix(per)),
         _ => meter.to_owned(),
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use paceline_config::{AliasFacts, Catalogue, GroupFacts, LimitFacts, MeterFacts, ProviderFacts};
+use paceline_core::calendar::Zone;
 use paceline_core::plan::Refill;
 use paceline_core::units::Span;
 use serde_json::Value;
@@ -54,7 +55,8 @@ fn meter_facts(meter: &str, how: &str) -> MeterFacts {
         "unknown" => None,
         other => panic!("unknown refill {other}"),
     };
-    MeterFacts { meter: Arc::from(meter), per: None, refill, account_wide: how.ends_with("by the account") }
+    let zone = how.split_once("days end in ").map(|(_, zone)| Zone::named(zone).unwrap());
+    MeterFacts { meter: Arc::from(meter), per: None, refill, zone, account_wide: how.ends_with("by the account") }
 }
 
 fn alias(model: &str, names: &Value) -> AliasFacts {

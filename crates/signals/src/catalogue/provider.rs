@@ -214,7 +214,7 @@ pub(crate) fn parse_facts(yaml: &str, name: &str) -> Result<ProviderFacts, Catal
 fn check_zones(facts: &ProviderFacts) -> Result<(), String> {
     let of_meters = facts.meters.values().filter_map(|meter| meter.zone.as_ref());
     let mut zones = of_meters.chain(facts.body.quotas.iter().filter_map(|quota| quota.zone.as_ref()));
-    let unknown = zones.find(|zone| crate::value::calendar::zone(zone).is_none());
+    let unknown = zones.find(|zone| paceline_core::calendar::Zone::named(zone).is_none());
     unknown.map_or(Ok(()), |zone| Err(format!("nobody knows the time zone `{zone}`; write it as America/Los_Angeles or UTC")))
 }
 

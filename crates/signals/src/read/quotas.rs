@@ -1,7 +1,7 @@
 //! Quotas that the body of a refusal names because they are used up. The name says what a quota counts and per how long; a day or
 //! month ends when it ends where the provider counts, however soon the refusal says to come back.
 
-use jiff::tz::TimeZone;
+use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::signal::{ResetMeans, Source};
 use paceline_core::units::Span;
 use serde_json::{Map, Value};
@@ -11,7 +11,6 @@ use super::clock::Clock;
 use super::reading::{BucketReading, Rule};
 use super::waits::Wait;
 use crate::catalogue::{Provider, QuotaFact, Window, words_of};
-use crate::value::calendar;
 use crate::value::number::Number;
 use crate::value::time::When;
 
@@ -90,15 +89,10 @@ impl Quotas {
     }
 }
 
-/// Until the day or month is over; other windows have no calendar.
+/// Until the day, week or month is over; other windows have no calendar.
 fn end_of(window: Window, zone: &str, clock: &Clock) -> Option<Span> {
-    let zone: TimeZone = calendar::zone(zone)?;
-    let end = match window {
-        Window::DAY => calendar::next_day(clock.now?, &zone),
-        Window::MONTH => calendar::next_month(clock.now?, &zone),
-        _ => None,
-    }?;
-    clock.until(When::At(end))
+    let calendar = Calendar { unit: CalendarUnit::of_length(window.span())?, zone: Zone::named(zone)? };
+    clock.until(When::At(calendar.end_after(clock.now?)))
 }
 
 fn number(value: &Value) -> Option<Number> {

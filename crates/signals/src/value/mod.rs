@@ -2,7 +2,6 @@
 //!
 //! A value is read only when the *whole* trimmed text fits its form; anything else is unusable, which is never the same as zero.
 
-pub(crate) mod calendar;
 pub(crate) mod date;
 pub(crate) mod duration;
 pub(crate) mod number;

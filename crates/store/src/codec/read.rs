@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
+use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::level::{Level, Rate};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli};
@@ -109,9 +110,22 @@ fn bucket_plan(plan: &wire::Plan, id: BucketId, meter: Arc<str>, checks: &mut Ch
             wire::REFILL_HELD => Some(Refill::Held),
             _ => None,
         },
+        calendar: calendar(plan, checks),
         start: if plan.start == wire::START_FULL { StartLevel::Full } else { StartLevel::Cautious },
         learn_above: plan.learn_above,
     }
+}
+
+/// A zone that only later releases know is no damage: the configuration names the calendar again with the next call.
+fn calendar(plan: &wire::Plan, checks: &mut Checks) -> Option<Calendar> {
+    let unit = match plan.calendar {
+        wire::CALENDAR_DAY => CalendarUnit::Day,
+        wire::CALENDAR_WEEK => CalendarUnit::Week,
+        wire::CALENDAR_MONTH => CalendarUnit::Month,
+        other => return checks.only_if(other == wire::CALENDAR_NONE, None).flatten(),
+    };
+    let zone = checks.name(&plan.zone, false).and_then(|name| Zone::named(&name))?;
+    Some(Calendar { unit, zone })
 }
 
 fn learned(stored: wire::Learned, checks: &mut Checks) -> Learned {
@@ -193,12 +207,8 @@ fn cautious(damaged: BucketState, now: FleetTime) -> BucketState {
         holds: damaged.holds,
         ..BucketState::new(damaged.plan)
     };
-    if state.plan.start == StartLevel::Full {
-        // A person vouched for a full bucket at the start, not after damage: give it its first level here (I-10).
-        state.plan.start = StartLevel::Cautious;
-        state.start(now, Milli::from_units(1));
-        state.plan.start = StartLevel::Full;
-    }
+    // A person may have vouched for a full bucket at the start, but not after damage (I-10).
+    state.start_after_loss(now);
     state
 }
 

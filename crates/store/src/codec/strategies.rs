@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
+use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
 use paceline_core::level::{Level, Rate};
@@ -94,7 +95,12 @@ fn plan() -> impl Strategy<Value = BucketPlan> {
     (text(), of(units()), of(window()), of(units()), of(units()), refill, start, any::<bool>()).prop_map(
         |(meter, limit, per, capacity, burst, refill, start, learn_above)| {
             let id = BucketId { owner: Owner::Account, name: Arc::from("named later") };
-            BucketPlan { id, meter: Arc::from(meter), limit, per, capacity, burst, refill, start, learn_above }
+            // Any refill may have a calendar here: what is stored is read as it was.
+            let calendar = limit.filter(|_| learn_above).map(|limit| Calendar {
+                unit: CalendarUnit::ALL[usize::try_from(limit % 3).unwrap()],
+                zone: if limit % 2 == 0 { Zone::utc() } else { Zone::named("America/Los_Angeles").unwrap() },
+            });
+            BucketPlan { id, meter: Arc::from(meter), limit, per, capacity, burst, refill, calendar, start, learn_above }
         },
     )
 }

@@ -31,6 +31,7 @@ fn bucket(name: &str, start: StartLevel) -> BucketState {
         capacity: None,
         burst: Some(100),
         refill: Some(Refill::Continuous),
+        calendar: None,
         start,
         learn_above: false,
     });

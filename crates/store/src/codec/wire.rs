@@ -89,7 +89,18 @@ pub(super) struct Plan {
     pub(super) start: u32,
     #[prost(bool, tag = "11")]
     pub(super) learn_above: bool,
+    /// One of the `CALENDAR_` numbers.
+    #[prost(uint32, tag = "60")]
+    pub(super) calendar: u32,
+    /// The IANA name of the calendar's zone.
+    #[prost(bytes = "bytes", tag = "61")]
+    pub(super) zone: Bytes,
 }
+
+pub(super) const CALENDAR_NONE: u32 = 0;
+pub(super) const CALENDAR_DAY: u32 = 1;
+pub(super) const CALENDAR_WEEK: u32 = 2;
+pub(super) const CALENDAR_MONTH: u32 = 3;
 
 pub(super) const OWNER_GROUP: u32 = 1;
 pub(super) const OWNER_SHARED: u32 = 2;

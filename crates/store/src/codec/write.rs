@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
+use paceline_core::calendar::CalendarUnit;
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
@@ -74,7 +75,7 @@ fn bucket(state: &BucketState) -> wire::Bucket {
 }
 
 fn plan(plan: &BucketPlan) -> wire::Plan {
-    let BucketPlan { id: BucketId { owner, name }, meter, limit, per, capacity, burst, refill, start, learn_above } = plan;
+    let BucketPlan { id: BucketId { owner, name }, meter, limit, per, capacity, burst, refill, calendar, start, learn_above } = plan;
     let (owner_kind, owner) = match owner {
         Owner::Group(key) => (wire::OWNER_GROUP, text(key)),
         Owner::Shared(name) => (wire::OWNER_SHARED, text(name)),
@@ -100,6 +101,13 @@ fn plan(plan: &BucketPlan) -> wire::Plan {
             StartLevel::Full => wire::START_FULL,
         },
         learn_above: *learn_above,
+        calendar: match calendar.as_ref().map(|calendar| calendar.unit) {
+            None => wire::CALENDAR_NONE,
+            Some(CalendarUnit::Day) => wire::CALENDAR_DAY,
+            Some(CalendarUnit::Week) => wire::CALENDAR_WEEK,
+            Some(CalendarUnit::Month) => wire::CALENDAR_MONTH,
+        },
+        zone: calendar.as_ref().map(|calendar| text(calendar.zone.name())).unwrap_or_default(),
     }
 }
 

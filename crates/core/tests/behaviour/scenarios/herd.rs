@@ -164,8 +164,8 @@ fn wb03_the_first_minute_of_an_empty_state() {
     );
 }
 
-/// QC03, its first half: a refusal by the minute's quota holds for its delay. (The day's quota, held to the provider's midnight
-/// after the second refusal, comes with calendar days. Which of the two it was is read in the signals: `gemini-429-daily-*`.)
+/// QC03, its first half: a refusal by the minute's quota holds for its delay. Its second half, the day's
+/// quota, is in `calendars.rs`.
 #[test]
 fn qc03_a_minutes_quota_is_a_wait() {
     let plan = group(vec![per_minute("requests", 60)]);

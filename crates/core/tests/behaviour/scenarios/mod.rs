@@ -3,6 +3,7 @@
 //! Each test's comment says what must hold; where our design decides differently from the scenario, the comment says so and the
 //! design is tested. Where each of them is tested: docs/internals/scenarios.md.
 
+mod calendars;
 mod fairness;
 mod headers;
 mod herd;

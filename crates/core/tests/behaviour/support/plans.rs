@@ -18,6 +18,7 @@ pub fn unknown(meter: &str) -> BucketPlan {
         capacity: None,
         burst: None,
         refill: None,
+        calendar: None,
         start: StartLevel::Cautious,
         learn_above: false,
     }
