@@ -79,9 +79,7 @@ impl BucketState {
     /// Whether an end that somebody states is the one that a calendar's window began with: whoever says so has a slower clock, and
     /// the figures are of the window before.
     pub(crate) fn is_passed_boundary(&self, end: FleetTime, rate: &Rate) -> bool {
-        self.plan.calendar.is_some()
-            && end < self.window_end
-            && calendar::is_same_boundary(end - self.window_start(rate))
+        self.plan.calendar.is_some() && end < self.window_end && calendar::is_same_boundary(end - self.window_start(rate))
     }
 
     /// Turns to the window in which `send` lies.

@@ -122,10 +122,8 @@ fn plan(owner: Owner, name: &str, meter: &str, refill: Refill) -> BucketPlan {
         capacity: None,
         burst: None,
         refill: Some(refill),
-        calendar: (refill == Refill::Window).then(|| Calendar {
-            unit: CalendarUnit::Day,
-            zone: Zone::named("America/Los_Angeles").expect("a zone"),
-        }),
+        calendar: (refill == Refill::Window)
+            .then(|| Calendar { unit: CalendarUnit::Day, zone: Zone::named("America/Los_Angeles").expect("a zone") }),
         start: StartLevel::Cautious,
         learn_above: false,
     }

@@ -237,7 +237,8 @@ fn zone(entry: &Entry, path: &str, rate: Option<Amount>, refill: Option<Refill>,
         Problem::at(entry.key_pos, path, "a zone is for windows of a day, a week or a month")
             .help("remove `zone`, or write per: day")
     } else if refill == Some(Refill::Continuous) {
-        Problem::at(entry.key_pos, path, "what refills evenly has no day that ends").help("remove `zone`, or write refill: window")
+        Problem::at(entry.key_pos, path, "what refills evenly has no day that ends")
+            .help("remove `zone`, or write refill: window")
     } else {
         let written = entry.node.scalar();
         if let Some(zone) = written.as_deref().and_then(Zone::named) {

@@ -75,7 +75,8 @@ fn bucket(state: &BucketState) -> wire::Bucket {
 }
 
 fn plan(plan: &BucketPlan) -> wire::Plan {
-    let BucketPlan { id: BucketId { owner, name }, meter, limit, per, capacity, burst, refill, calendar, start, learn_above } = plan;
+    let BucketPlan { id: BucketId { owner, name }, meter, limit, per, capacity, burst, refill, calendar, start, learn_above } =
+        plan;
     let (owner_kind, owner) = match owner {
         Owner::Group(key) => (wire::OWNER_GROUP, text(key)),
         Owner::Shared(name) => (wire::OWNER_SHARED, text(name)),
