@@ -37,6 +37,8 @@ pub(crate) struct ChargeWire {
     window_end: i64,
     #[prost(bool, tag = "7")]
     held: bool,
+    #[prost(int64, tag = "40")]
+    early: i64,
 }
 
 /// A lease with what is needed to ask for its next attempt.
@@ -201,6 +203,7 @@ impl From<&Charge> for ChargeWire {
             mark: charge.mark,
             window_end: charge.window_end.as_micros(),
             held: charge.held,
+            early: charge.early,
         }
     }
 }
@@ -218,6 +221,7 @@ impl From<ChargeWire> for Charge {
             mark: wire.mark,
             window_end: FleetTime::from_micros(wire.window_end),
             held: wire.held,
+            early: wire.early,
         }
     }
 }

@@ -1,9 +1,13 @@
 //! One bucket: what we believe the provider's bucket holds, and when it lets a call through.
 
+use crate::ceiling::Ceiling;
+use crate::drain::Drain;
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::level::{Level, Rate};
 use crate::plan::{BucketPlan, Refill};
+use crate::shape::NamedEnd;
+use crate::trail::Trail;
 use crate::units::{FleetTime, Milli, Span};
 
 /// The window of a bucket whose window nobody has told us.
@@ -26,6 +30,10 @@ pub struct Learned {
     pub candidate_mark: i64,
     /// What it holds, where answers show that this is less than its limit.
     pub brim: Option<u64>,
+    /// Whether a reset that nobody explains has shown itself to be the time until full.
+    pub ends_move: bool,
+    /// An earlier answer with such a reset.
+    pub named_end: Option<NamedEnd>,
     /// An earlier `remaining` and its time until full: the difference to a later one tells the refill, whatever it holds.
     pub anchor: Option<(u64, Span)>,
 }
@@ -41,9 +49,6 @@ pub struct Calm {
     /// Only a lease marked after this counts as another such refusal.
     pub mark: i64,
 }
-
-/// The first calm, and the longest.
-const CALM: (Span, Span) = (Span::from_secs(20), Span::from_secs(900));
 
 /// What was last observed of the provider's bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +95,29 @@ pub struct BucketState {
     pub started: bool,
     /// Whether bursts are off.
     pub calm: Calm,
+    /// What may go back to back, as far as calls have proven it; zero until the bucket has started.
+    pub proven: Milli,
+    /// What was granted shortly before.
+    pub trail: Trail,
+    /// What others take.
+    pub drain: Drain,
+    /// What refusals have shown where no header tells.
+    pub ceiling: Ceiling,
     /// The floor under everything that uses this bucket.
     pub floor: Option<Floor>,
     /// Units in use, for buckets without refill.
     pub holds: Holds,
+}
+
+/// What a grant took from a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// `fired` right after.
+    pub mark: i64,
+    /// `fired` so long before that all of it has arrived by then.
+    pub early: i64,
+    /// The end of the window it was taken from.
+    pub window_end: FleetTime,
 }
 
 /// How a bucket's effective limit came about.
@@ -126,6 +150,10 @@ impl BucketState {
             typical_reserved: Milli::ZERO,
             started: false,
             calm: Calm::default(),
+            proven: Milli::ZERO,
+            trail: Trail::default(),
+            drain: Drain::default(),
+            ceiling: Ceiling::default(),
             floor: None,
             holds: Holds::default(),
         }
@@ -133,7 +161,9 @@ impl BucketState {
 
     /// The limit in force: the lower of configured and learned, or the learned one where headers may raise it.
     pub fn effective(&self) -> EffectiveLimit {
+        let guessed = Some(self.ceiling.allowed.as_units_floor().max(1)).filter(|_| self.ceiling.allowed > Milli::ZERO);
         let limit = match (self.plan.limit, self.learned.limit) {
+            (None, None) => guessed,
             (Some(_), Some(learned)) if self.plan.learn_above => Some(learned),
             (Some(configured), Some(learned)) => Some(configured.min(learned)),
             (configured, learned) => configured.or(learned),
@@ -145,13 +175,23 @@ impl BucketState {
         EffectiveLimit { limit, per: self.plan.per.or(self.learned.per).unwrap_or(WINDOW_UNTIL_TOLD), refill }
     }
 
-    /// The rate in force; `None` while the limit is unknown, and for buckets without refill.
+    /// The rate in force: the refill that is ours. `None` while nothing is known, and for buckets without refill.
     pub fn rate(&self) -> Option<Rate> {
+        self.gross_rate().map(|gross| self.less_drain(gross))
+    }
+
+    /// The refill as a whole, what others take included.
+    pub(crate) fn gross_rate(&self) -> Option<Rate> {
+        self.under_ceiling(self.told_rate())
+    }
+
+    /// The rate that a person wrote or headers told.
+    pub(crate) fn told_rate(&self) -> Option<Rate> {
         let effective = self.effective();
         if effective.refill == Refill::Held {
             return None;
         }
-        let limit = effective.limit?;
+        let limit = effective.limit.filter(|_| self.plan.limit.is_some() || self.learned.limit.is_some())?;
         let capacity = match (self.plan.capacity, self.plan.limit) {
             // A capacity beside a limit scales with what is learned of that limit.
             (Some(capacity), Some(configured)) if limit < configured => {
@@ -180,22 +220,6 @@ impl BucketState {
     /// Whether units come back all at once when a window turns (as opposed to evenly).
     pub fn is_windowed(&self) -> bool {
         !self.spreading && self.effective().refill == Refill::Window
-    }
-
-    /// The provider refused a call although there was room: no bursts for 20 s, four times longer after each repetition.
-    pub fn calm_down(&mut self, now: FleetTime, mark: i64) {
-        if mark <= self.calm.mark && self.calm.length > Span::ZERO {
-            return; // granted before the calm began
-        }
-        let (first, longest) = CALM;
-        let is_recent = self.calm.length > Span::ZERO && now.since(self.calm.until) < longest;
-        let length = if is_recent { self.calm.length.scaled(4.0).min(longest) } else { first };
-        self.calm = Calm { until: now + length, length, mark: self.fired };
-    }
-
-    /// Whether bursts are off at `now`.
-    pub fn is_calm(&self, now: FleetTime) -> bool {
-        self.calm.until > now
     }
 
     /// Adopts another configuration: levels stay, never above the new capacity (a reload never refills a bucket).
@@ -237,21 +261,18 @@ impl BucketState {
         })
     }
 
-    /// Takes `cost` for a call to be sent at `send`, whose place in the paced line was `base`; returns the mark and window.
-    pub fn take(
-        &mut self,
-        cost: Milli,
-        base: FleetTime,
-        send: FleetTime,
-        waited: bool,
-        hold_until: FleetTime,
-    ) -> (i64, FleetTime) {
+    /// Takes `cost` for a call to be sent at `send`, whose place in the paced line was `base`; returns the marks and the window.
+    pub fn take(&mut self, cost: Milli, base: FleetTime, send: FleetTime, waited: bool, hold_until: FleetTime) -> Taken {
+        self.note_work(send);
+        let early = self.trail.step(send, self.fired, self.effective().per);
         self.fired = self.fired.saturating_add(cost.as_milli());
         if self.is_held() {
             self.holds.take(hold_until, cost);
-            return (self.fired, FleetTime::ZERO);
+            return Taken { mark: self.fired, early, window_end: FleetTime::ZERO };
         }
-        let Some(rate) = self.rate().filter(|_| self.started) else { return (self.fired, FleetTime::ZERO) };
+        let Some(rate) = self.rate().filter(|_| self.started) else {
+            return Taken { mark: self.fired, early, window_end: FleetTime::ZERO };
+        };
         if self.effective().refill == Refill::Window {
             self.turn(send, &rate, cost);
         }
@@ -259,13 +280,13 @@ impl BucketState {
             self.level.amount -= cost;
         } else {
             self.level.debit(send, cost, &rate);
-            let burst = self.burst_rate(&rate);
-            self.burst.debit(send, cost, &burst);
         }
+        let burst = self.burst_rate(&rate);
+        self.burst.debit(send, cost, &burst);
         if waited {
             self.paced_until = self.paced_until.max(base) + self.gap(cost, send);
         }
-        (self.fired, self.window_end)
+        Taken { mark: self.fired, early, window_end: self.window_end }
     }
 
     /// The latest instant at which anything here still matters, for the value's time to live.
@@ -277,11 +298,6 @@ impl BucketState {
         let floor = self.floor.map_or(FleetTime::ZERO, |floor| floor.until);
         let held = self.holds.slots().last().map_or(FleetTime::ZERO, |slot| slot.ends);
         full.max(self.window_end).max(self.paced_until).max(floor).max(held)
-    }
-
-    pub(crate) fn burst_rate(&self, rate: &Rate) -> Rate {
-        let burst = self.plan.burst.map_or(rate.capacity, Milli::from_units).min(rate.capacity);
-        Rate { capacity: burst, ..*rate }
     }
 }
 
@@ -314,17 +330,17 @@ mod tests {
         let mut now = FleetTime::from_secs(1_800_000_000);
         for length in [20, 80, 320, 900, 900] {
             bucket.fired += 1_000;
-            bucket.calm_down(now, bucket.fired);
+            bucket.calm_down(now, bucket.fired, Milli::from_units(1));
             assert_eq!(bucket.calm.until.since(now), Span::from_secs(length));
             // Refusals of calls that were granted before are no repetition.
-            bucket.calm_down(now + Span::from_secs(1), bucket.fired);
+            bucket.calm_down(now + Span::from_secs(1), bucket.fired, Milli::from_units(1));
             assert_eq!(bucket.calm.until.since(now), Span::from_secs(length));
             now = bucket.calm.until + Span::from_secs(1);
             assert!(!bucket.is_calm(now));
         }
         now = now + Span::from_secs(901);
         bucket.fired += 1_000;
-        bucket.calm_down(now, bucket.fired);
+        bucket.calm_down(now, bucket.fired, Milli::from_units(1));
         assert_eq!(bucket.calm.length, Span::from_secs(20), "long ago is forgotten");
     }
 

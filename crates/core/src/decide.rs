@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rand::Rng;
 
+use crate::bucket::BucketState;
 use crate::delays::{self, Cause, DelayPart, RunnerUp};
 use crate::denial::{Denial, Reason};
 use crate::floor::Floor;
@@ -16,7 +17,7 @@ use crate::holds::Holds;
 use crate::jitter::uniform;
 use crate::lease::{Charge, Serial};
 use crate::opening::Opening;
-use crate::plan::{BucketPlan, Class, Refill};
+use crate::plan::{Class, Refill};
 use crate::queue::{Ask, AskId, LaneKey, Queue, cost_in};
 use crate::signal::Source;
 use crate::units::{FleetTime, Milli, Span};
@@ -123,6 +124,9 @@ pub fn outlook(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime,
         openings.push((Opening { at: floor.until, at_best: floor.until, source: floor.source }, None));
         note_floor(&mut standing, floor);
     }
+    if let Some(breaker) = group.map(|group| group.breaker).filter(|breaker| breaker.is_probing(now)) {
+        openings.push((Opening { at: breaker.probing_until, at_best: now, source: Source::Backoff }, None));
+    }
     let mut ends_at = now;
     if let Some(opening) = ramp_opening(value, binding, now) {
         ends_at = ends_at.max(opening.at);
@@ -186,7 +190,7 @@ fn ramp_opening(value: &ScopeValue, binding: &Binding, now: FleetTime) -> Option
     rated.peek()?;
     // A person who told how many may be in flight has told the limit there is.
     let told = binding.plan.buckets.iter().any(|bucket| bucket.refill == Some(Refill::Held) && bucket.limit.is_some());
-    if told || rated.any(|bucket| bucket.effective().limit.is_some()) {
+    if told || rated.any(|bucket| bucket.told_rate().is_some() || bucket.ceiling.measured > Milli::ZERO) {
         return None;
     }
     let one = Milli::from_units(1);
@@ -357,7 +361,7 @@ fn step_head<R: Rng + ?Sized>(
     }
     let is_calm = value.rated(&binding.buckets).any(|bucket| bucket.is_calm(now));
     let is_first = fresh && !binding.buckets.iter().any(|index| round.contended.contains(index));
-    if !is_calm && (is_first || has_room_on_ramp(value, &binding, ask, now)) {
+    if !is_calm && (is_first || is_starting(value, &binding)) {
         let seen = outlook(value, &binding, ask, now, false);
         if seen.opening.at <= now {
             grant(value, queue, ask, &binding, &seen, now, None, pass, now);
@@ -388,21 +392,11 @@ fn step_head<R: Rng + ?Sized>(
     false
 }
 
-/// Whether the group is still starting and its ramp lets another call go: what the first answers showed in its buckets is sent
-/// as fast as the ramp grows. Spreading it over the drain's time constant would cost a short run a third of its time.
-///
-/// The first figures may have overtaken calls that were sent before: what is in flight is left in the buckets.
-fn has_room_on_ramp(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime) -> bool {
-    let Some(group) = value.groups.get(binding.group).filter(|group| group.is_starting) else { return false };
-    let flights = group.flights.in_use(now);
-    let calls = i64::try_from(flights.as_units_floor()).unwrap_or(i64::MAX);
-    let covers = |(plan, index): (&BucketPlan, &usize)| {
-        let bucket = value.buckets.get(*index).filter(|bucket| !bucket.is_held());
-        let Some(level) = bucket.and_then(|bucket| bucket.level_at(now)) else { return true };
-        let (cost, _) = charge_for(value, ask, *index, &plan.meter);
-        level >= cost + Milli::from_milli(cost.as_milli().saturating_mul(calls))
-    };
-    flights + Milli::from_units(1) <= group.ramp && binding.plan.buckets.iter().zip(&binding.buckets).all(covers)
+/// Whether the group is still starting: what its buckets show is then sent as fast as calls prove that it may go together.
+/// Spreading it over the drain's time constant would cost a short run a third of its time.
+fn is_starting(value: &ScopeValue, binding: &Binding) -> bool {
+    let is_unproven = |bucket: &BucketState| bucket.rate().is_none_or(|rate| bucket.is_unproven(&rate));
+    value.groups.get(binding.group).is_some_and(|group| group.is_starting) && value.rated(&binding.buckets).any(is_unproven)
 }
 
 /// The start is over once an empty bucket or a floor governs: from there on calls are paced.
@@ -469,8 +463,15 @@ fn grant(
         let (amount, guessed) = charge_for(value, ask, *index, &plan.meter);
         let Some(bucket) = value.buckets.get_mut(*index) else { continue };
         let held = bucket.is_held();
-        let (mark, window_end) = bucket.take(amount, base.unwrap_or(send_at), send_at, base.is_some(), hold_until);
-        charges.push(Charge { bucket: plan.id.clone(), amount, mark, window_end, held });
+        let taken = bucket.take(amount, base.unwrap_or(send_at), send_at, base.is_some(), hold_until);
+        charges.push(Charge {
+            bucket: plan.id.clone(),
+            amount,
+            mark: taken.mark,
+            early: taken.early,
+            window_end: taken.window_end,
+            held,
+        });
         if guessed {
             estimated.push((plan.meter.clone(), amount));
         }
@@ -478,6 +479,7 @@ fn grant(
     let Some(group) = value.groups.get_mut(binding.group) else { return };
     group.granted = group.granted.saturating_add(1);
     group.flights.take(hold_until, Milli::from_units(1));
+    group.breaker.let_go(send_at);
     if let Some(base) = base {
         let cause = Cause { source: seen.opening.source, bucket: seen.bucket.clone() };
         delays::add(&mut parts, &cause, base.since(now));

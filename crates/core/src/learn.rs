@@ -6,8 +6,8 @@
 //! (only by calls that had been in line), one inside it is left alone. The first observation sets the level outright.
 
 use crate::bucket::{BucketState, Observation};
+use crate::drain::Base;
 use crate::level::{Level, Rate};
-use crate::pacing::drain_time;
 use crate::plan::{Refill, StartLevel};
 use crate::shape::{self, close, grain_of, inferred_window};
 use crate::signal::{ObservedBucket, ResetMeans};
@@ -18,14 +18,14 @@ const GAIN_DIVISOR: i64 = 4;
 /// Reports in a row that must name a higher limit before it is believed.
 const AGREEING_REPORTS: u8 = 3;
 
-/// How far calls overtake each other on their way to the provider.
-const OVERTAKING: Span = Span::from_millis(50);
-
 /// When and under which mark an answer was observed.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// The lease's mark in this bucket.
     pub mark: i64,
+    /// What had been granted so long before that it had arrived: calls granted between this and the mark may have been counted
+    /// in the answer, or have come later.
+    pub early: i64,
     /// When the call was sent at the earliest.
     pub sent_at: FleetTime,
     /// When the answer came.
@@ -72,7 +72,8 @@ pub fn fits(bucket: &BucketState, observed: &ObservedBucket) -> bool {
 /// Learns from one observation; `observed` must fit.
 pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) -> Learnt {
     let before = bucket.effective();
-    shape::learn(bucket, observed);
+    shape::learn(bucket, observed, seen);
+    let observed = &ObservedBucket { reset_means: bucket.meaning(observed), ..observed.clone() };
     let flapped = observed.limit.is_some_and(|limit| learn_limit(bucket, limit, seen.mark));
     let after = bucket.effective();
     if after.limit != before.limit {
@@ -82,6 +83,14 @@ pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) ->
         bucket.clamp_to_capacity();
     }
     if let Some(remaining) = observed.remaining {
+        if !seen.refused {
+            bucket.learn_drain(Base {
+                mark: seen.mark,
+                remaining: precise(bucket, observed, remaining),
+                at: seen.sent_at,
+                took: seen.answered_at - seen.sent_at,
+            });
+        }
         learn_level(bucket, precise(bucket, observed, remaining), observed, seen);
     }
     Learnt { limit_changed: before.limit.is_some() && after.limit != before.limit, flapped }
@@ -127,7 +136,7 @@ fn precise(bucket: &BucketState, observed: &ObservedBucket, remaining: u64) -> M
     let units = Milli::from_units(remaining);
     let most = Milli::from_units(remaining.saturating_add(1)) - Milli::from_milli(1);
     let until_full = observed.reset_in.filter(|_| observed.reset_means == ResetMeans::Full);
-    match (until_full, bucket.rate()) {
+    match (until_full, bucket.told_rate()) {
         (Some(until_full), Some(rate))
             if observed.limit.map(Milli::from_units) == Some(rate.limit) && bucket.learned.brim.is_none() =>
         {
@@ -145,19 +154,23 @@ fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBu
     let raise = if older { Raise::Never } else { how_far(bucket, observed, seen) };
     if bucket.effective().refill == Refill::Window {
         let aligned = align_window(bucket, observed, &rate, seen);
-        let fired = bucket.likely_use(fired_since(bucket, seen.mark.max(bucket.fired_at_turn)));
+        let fired = bucket.likely_use((fired_since(bucket, seen.early.max(bucket.fired_at_turn)) - seen.cost).at_least_zero());
         // What was granted since may have arrived before the figure was taken, or after it.
         let (low, high) = ((remaining - fired).min(rate.capacity), remaining.min(rate.capacity));
         match aligned {
             Aligned::Elsewhere => return,
-            Aligned::Same => settle_on(bucket, low, high, raise, seen.now, &rate),
-            Aligned::New => settle_on(bucket, low, low, raise, seen.now, &rate),
+            Aligned::Same => settle_on(bucket, low, high, raise, seen),
+            Aligned::New => settle_on(bucket, low, low, raise, seen),
         }
     } else {
         let fired = bucket.likely_use(fired_since(bucket, seen.mark));
-        let low = (remaining - fired + rate.gained_in(seen.now.since(seen.answered_at))).min(rate.capacity);
+        let early = bucket.likely_use((fired_since(bucket, seen.early) - seen.cost).at_least_zero());
+        let low = (remaining - early + rate.gained_in(seen.now.since(seen.answered_at))).min(rate.capacity);
         let high = (remaining - fired + rate.gained_in(seen.now.since(seen.sent_at))).min(rate.capacity);
-        settle_on(bucket, low, high, raise, seen.now, &rate);
+        settle_on(bucket, low, high, raise, seen);
+    }
+    if bucket.started && bucket.proven == Milli::ZERO {
+        bucket.trust_first(seen.now, seen.cost);
     }
     if !older {
         bucket.observed = Some(Observation { mark: seen.mark, remaining, at: seen.answered_at });
@@ -188,31 +201,21 @@ enum Raise {
 }
 
 /// Moves the level at `now` into `[low, high]`: down at once, up as far as `raise` allows.
-fn settle_on(bucket: &mut BucketState, low: Milli, high: Milli, raise: Raise, now: FleetTime, rate: &Rate) {
+fn settle_on(bucket: &mut BucketState, low: Milli, high: Milli, raise: Raise, seen: Seen) {
+    let now = seen.now;
     if !bucket.started {
         bucket.started = true;
         bucket.level = Level::new(low, now);
-        bucket.burst = Level::new(low.min(bucket.plan.burst.map_or(rate.capacity, Milli::from_units)), now);
         return;
     }
     let Some(level) = bucket.level_at(now) else { return };
     let change = match raise {
         _ if level > high => high - level,
         Raise::Outright if level < low => low - level,
-        Raise::ByGain => {
-            let safe = low - may_arrive_later(bucket, level, rate);
-            Milli::from_milli((safe - level).at_least_zero().as_milli() / GAIN_DIVISOR)
-        }
+        Raise::ByGain => Milli::from_milli((low - level).at_least_zero().as_milli() / GAIN_DIVISOR),
         _ => Milli::ZERO,
     };
     bucket.shift_level(change, now);
-}
-
-/// What may have been sent before a call and yet arrive after it, in paced traffic: a figure does not count it.
-fn may_arrive_later(bucket: &BucketState, level: Milli, rate: &Rate) -> Milli {
-    let tau = drain_time(rate.per);
-    let per_tau = if bucket.is_windowed() { rate.limit } else { rate.gained_in(tau) + level.at_least_zero() };
-    Rate::new(per_tau, tau, rate.capacity).gained_in(OVERTAKING)
 }
 
 /// Which window an answer is about.

@@ -30,6 +30,8 @@ pub struct Charge {
     pub amount: Milli,
     /// The bucket's `fired` right after.
     pub mark: i64,
+    /// The bucket's `fired` so long before that all of it had arrived when this call was sent.
+    pub early: i64,
     /// The end of the window it was taken from ([`FleetTime::ZERO`] where there are no windows).
     pub window_end: FleetTime,
     /// Whether units are held until the call ends (concurrency).

@@ -8,11 +8,14 @@
 
 pub mod amounts;
 pub mod backoff;
+pub mod breaker;
 pub mod bucket;
 pub mod calendar;
+pub mod ceiling;
 pub mod decide;
 pub mod delays;
 pub mod denial;
+pub mod drain;
 mod evidence;
 pub mod floor;
 pub mod holds;
@@ -28,8 +31,10 @@ mod refusal;
 pub mod report;
 pub mod retry;
 mod settlement;
-mod shape;
+pub mod shape;
 pub mod signal;
+pub mod trail;
+pub mod trust;
 pub mod units;
 pub mod value;
 mod window;

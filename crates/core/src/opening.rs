@@ -33,17 +33,19 @@ impl BucketState {
             self.window_opens(cost, now, &rate)
         } else {
             let margin = if waited { margin(&rate, cost) } else { Milli::ZERO };
-            let burst = self.burst_rate(&rate);
-            let by_burst = if burst.capacity < rate.capacity {
-                self.burst.reaches(cost.min(burst.capacity), &burst)
-            } else {
-                FleetTime::ZERO
-            };
-            let evenly = self.level.reaches(cost + margin, &rate).max(by_burst);
+            let evenly = self.level.reaches(cost + margin, &rate);
             if self.spreading { self.spread_opens(evenly, cost, now, &rate) } else { evenly }
         };
         if level_at > opening.at {
             opening = Opening { at: level_at, at_best: level_at, source: Source::Bucket };
+        }
+        let burst = self.burst_rate(&rate);
+        if burst.capacity < rate.capacity {
+            let at = self.burst.reaches(cost.min(burst.capacity), &burst);
+            if at > opening.at {
+                let source = if self.is_unproven(&rate) { Source::Ramp } else { Source::Bucket };
+                opening = Opening { at, at_best: at, source };
+            }
         }
         if waited && self.paced_until > opening.at {
             opening.at = self.paced_until;

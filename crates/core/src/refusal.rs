@@ -4,9 +4,10 @@ use rand::Rng;
 
 use crate::backoff;
 use crate::bucket::{BucketState, Observation};
+use crate::ceiling::Refused;
 use crate::evidence::{self, Evidence, charge_of};
 use crate::floor::{self, Floor};
-use crate::lease::CallFloor;
+use crate::lease::{CallFloor, Lease};
 use crate::report::{Answered, Reported};
 use crate::signal::{ResetMeans, Source};
 use crate::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
@@ -19,11 +20,12 @@ const ACCOUNT_REFUSAL_WITHIN: Span = Span::from_secs(1);
 pub(crate) fn refused<R: Rng + ?Sized>(value: &mut ScopeValue, answered: &Answered<'_>, rng: &mut R, done: &mut Reported) {
     let Answered { signal, now, .. } = *answered;
     shrink_ramp(value, answered);
+    meet_ceiling(value, answered);
     let Some(told) = signal.retry_after.filter(|told| *told > Span::ZERO) else {
         if is_next_refusal(value, answered) {
             empty_levels(value, answered);
         }
-        return bare_refusal(value, answered, rng, done, &BARE_REFUSAL);
+        return bare_refusal(value, answered.binding, answered.lease, now, rng, done, &BARE_REFUSAL);
     };
     let until = answered.answered_at + told.min(LONGEST_FLOOR);
     if until <= now {
@@ -39,14 +41,13 @@ pub(crate) fn refused<R: Rng + ?Sized>(value: &mut ScopeValue, answered: &Answer
             for (index, observed) in buckets {
                 let own_reset = (signal.source == Source::ResetHeader).then_some(observed.reset_in).flatten();
                 // Time until full is no time to wait: the bucket is paced by its refill instead.
-                if own_reset.is_some() && observed.reset_means == ResetMeans::Full {
+                let Some(bucket) = value.buckets.get_mut(index) else { continue };
+                if own_reset.is_some() && bucket.meaning(observed) == ResetMeans::Full {
                     continue;
                 }
                 let until = own_reset.map_or(until, |reset| answered.answered_at + reset);
-                if let Some(bucket) = value.buckets.get_mut(index) {
-                    floor::raise(&mut bucket.floor, Floor { until, ..new_floor });
-                    note(done, until, now, signal.source);
-                }
+                floor::raise(&mut bucket.floor, Floor { until, ..new_floor });
+                note(done, until, now, signal.source);
             }
         }
         Evidence::Short | Evidence::Room => {
@@ -74,8 +75,50 @@ pub(crate) fn overloaded<R: Rng + ?Sized>(value: &mut ScopeValue, answered: &Ans
                 note(done, until, now, signal.source);
             }
         }
-        None => bare_refusal(value, answered, rng, done, &BARE_OVERLOAD),
+        None => service_failed(value, answered.binding, answered.lease, now, rng, done),
     }
+}
+
+/// The service failed and said nothing of when: before the breaker opens as after a bare refusal, then one probe at a time.
+pub(crate) fn service_failed<R: Rng + ?Sized>(
+    value: &mut ScopeValue,
+    binding: &Binding,
+    lease: &Lease,
+    now: FleetTime,
+    rng: &mut R,
+    done: &mut Reported,
+) {
+    let Some(group) = value.groups.get_mut(binding.group) else { return };
+    let wait = group.breaker.fail(lease.group_mark, group.granted, now, rng);
+    if !group.breaker.is_open() {
+        return bare_refusal(value, binding, lease, now, rng, done, &BARE_OVERLOAD);
+    }
+    let wait = wait.unwrap_or_else(|| group.floor.map_or(Span::ZERO, |floor| floor.until.since(now)));
+    floor::raise(&mut group.floor, Floor::new(now, wait, Source::Backoff));
+    done.call_floor = Some(CallFloor { until: now + wait, source: Source::Backoff });
+    note(done, now + wait, now, Source::Backoff);
+}
+
+/// The refused call's bucket, where no header tells of one, is the one that is probably empty: of those with a limit the least
+/// full, else that of requests.
+fn meet_ceiling(value: &mut ScopeValue, answered: &Answered<'_>) {
+    let Answered { binding, lease, signal, now, .. } = *answered;
+    let is_silent = |bucket: &BucketState| {
+        let is_told = signal.buckets.iter().any(|seen| *seen.meter == *bucket.plan.meter && seen.remaining.is_some());
+        !bucket.is_held() && !is_told && bucket.learned.limit.is_none()
+    };
+    let silent = binding.buckets.iter().copied().filter(|index| value.buckets.get(*index).is_some_and(is_silent));
+    let fullness = |index: &usize| -> (i64, bool) {
+        let Some(bucket) = value.buckets.get(*index) else { return (i64::MAX, true) };
+        let part = bucket.told_rate().zip(bucket.level_at(now)).map(|(rate, level)| {
+            let thousand = i128::from(level.as_milli()) * 1_000 / i128::from(rate.capacity.as_milli().max(1));
+            i64::try_from(thousand).unwrap_or(i64::MAX)
+        });
+        (part.unwrap_or(i64::MAX), &*bucket.plan.meter != "requests")
+    };
+    let Some(bucket) = silent.min_by_key(fullness).and_then(|index| value.buckets.get_mut(index)) else { return };
+    let Some(charge) = lease.charges.iter().find(|charge| charge.bucket == bucket.plan.id) else { return };
+    bucket.meet_ceiling(Refused { mark: charge.mark, cost: charge.amount, sent_at: lease.send_at }, now);
 }
 
 /// 5xx that may have run: this call alone waits.
@@ -141,8 +184,9 @@ fn calm_down(value: &mut ScopeValue, answered: &Answered<'_>) {
     let Answered { binding, lease, now, .. } = *answered;
     for index in &binding.buckets {
         let Some(bucket) = value.buckets.get_mut(*index).filter(|bucket| !bucket.is_held()) else { continue };
-        let mark = lease.charges.iter().find(|charge| charge.bucket == bucket.plan.id).map_or(0, |charge| charge.mark);
-        bucket.calm_down(now, mark);
+        let charge = lease.charges.iter().find(|charge| charge.bucket == bucket.plan.id);
+        let (mark, cost) = charge.map_or((0, Milli::from_units(1)), |charge| (charge.mark, charge.amount));
+        bucket.calm_down(now, mark, cost);
     }
 }
 
@@ -173,12 +217,13 @@ const BARE_OVERLOAD: BareWait = BareWait { base: Span::from_millis(600), factor:
 /// Nothing usable came with the refusal: the call backs off, and so does the group, once per cut.
 fn bare_refusal<R: Rng + ?Sized>(
     value: &mut ScopeValue,
-    answered: &Answered<'_>,
+    binding: &Binding,
+    lease: &Lease,
+    now: FleetTime,
     rng: &mut R,
     done: &mut Reported,
     wait: &BareWait,
 ) {
-    let Answered { binding, lease, now, .. } = *answered;
     let base = wait.base.max(binding.plan.min_backoff);
     let call = backoff::full(lease.attempt, base, rng).min(wait.most.max(base));
     done.call_floor = Some(CallFloor { until: now + call, source: Source::Backoff });

@@ -97,10 +97,12 @@ pub fn apply<R: Rng + ?Sized>(
         match signal.kind {
             AnswerKind::Throttled => refusal::refused(value, &answered, rng, &mut done),
             AnswerKind::Overloaded => refusal::overloaded(value, &answered, rng, &mut done),
-            AnswerKind::Ok if report.is_open => succeeded(value, binding, lease),
+            AnswerKind::Ok if report.is_open => succeeded(value, binding, lease, now),
             AnswerKind::Failed => refusal::call_waits(&answered, rng, &mut done),
             _ => {}
         }
+    } else if report.outcome == Outcome::ConnectionFailed && report.is_open {
+        refusal::service_failed(value, binding, lease, now, rng, &mut done);
     } else if matches!(report.outcome, Outcome::Timeout | Outcome::ConnectionFailed) {
         let wait = backoff::full(lease.attempt, backoff::BASE, rng);
         done.call_floor = Some(CallFloor { until: now + wait, source: Source::Backoff });
@@ -136,7 +138,9 @@ fn end_flight(value: &mut ScopeValue, lease: &Lease) {
 }
 
 fn settle(value: &mut ScopeValue, lease: &Lease, report: &Report<'_>, now: FleetTime) {
-    if report.outcome == Outcome::ConnectionFailed {
+    let is_away = report.signal.is_some_and(|signal| signal.kind == AnswerKind::Overloaded);
+    if report.outcome == Outcome::ConnectionFailed || is_away {
+        // A service that is away charges nothing.
         return release(value, lease);
     }
     for charge in &lease.charges {
@@ -184,6 +188,7 @@ fn learn_buckets(value: &mut ScopeValue, answered: &Answered<'_>, done: &mut Rep
         let seen = Seen {
             // A lease from before this bucket was known has no mark: everything granted since counts against it.
             mark: charge.map_or(0, |charge| charge.mark),
+            early: charge.map_or(0, |charge| charge.early),
             sent_at: lease.send_at.min(answered_at),
             answered_at,
             now,
@@ -197,7 +202,24 @@ fn learn_buckets(value: &mut ScopeValue, answered: &Answered<'_>, done: &mut Rep
     }
 }
 
-fn succeeded(value: &mut ScopeValue, binding: &Binding, lease: &Lease) {
+fn succeeded(value: &mut ScopeValue, binding: &Binding, lease: &Lease, now: FleetTime) {
+    for charge in lease.charges.iter().filter(|charge| !charge.held) {
+        if let Some(bucket) = value.position(&charge.bucket).and_then(|index| value.buckets.get_mut(index)) {
+            bucket.prove(charge.amount, now);
+            bucket.climb(now);
+        }
+    }
+    let Some(group) = value.groups.get_mut(binding.group) else { return };
+    if lease.group_mark > group.breaker.last_mark && group.breaker.succeed() {
+        // The service is back: what its buckets hold goes out slowly at first.
+        for charge in lease.charges.iter().filter(|charge| !charge.held) {
+            if let Some(index) = value.buckets.iter().position(|bucket| bucket.plan.id == charge.bucket)
+                && let Some(bucket) = value.buckets.get_mut(index)
+            {
+                bucket.doubt(now, charge.amount);
+            }
+        }
+    }
     let Some(group) = value.groups.get_mut(binding.group) else { return };
     if lease.group_mark > group.cut_mark {
         group.refusals = 0;

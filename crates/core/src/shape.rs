@@ -1,16 +1,66 @@
 //! Learning the shape of a bucket that nobody configured: does it refill evenly or in windows, how long is its window, and how
 //! much does it hold?
 
-use crate::bucket::BucketState;
+use crate::bucket::{BucketState, Learned};
+use crate::learn::Seen;
 use crate::plan::Refill;
 use crate::signal::{ObservedBucket, ResetMeans};
-use crate::units::Span;
+use crate::units::{FleetTime, Milli, Span};
 
 /// Two figures must lie this many units, and this many grains of their resets, apart before their difference tells anything.
 const APART: u64 = 8;
 
+/// An answer with a reset that nobody explains: the end it names, if it is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedEnd {
+    /// The lease's mark.
+    pub mark: i64,
+    /// Units left.
+    pub remaining: u64,
+    /// Until the reset.
+    pub reset_in: Span,
+    /// The end lies after this: resets are rounded up, and the figure may be as old as the call.
+    pub earliest: FleetTime,
+    /// And not after this.
+    pub latest: FleetTime,
+}
+
+impl BucketState {
+    /// What an answer's reset means: as told, or as this bucket's answers have shown.
+    pub(crate) fn meaning(&self, observed: &ObservedBucket) -> ResetMeans {
+        match observed.reset_means {
+            ResetMeans::Unspecified if self.learned.ends_move => ResetMeans::Full,
+            told => told,
+        }
+    }
+}
+
+/// A window's end stands still until it is there. A time until full grows while units are used, and its end moves with it: when
+/// answers show that, the reset means *full*, and the bucket is looked at anew.
+fn learn_meaning(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) {
+    let (Some(remaining), Some(reset_in)) = (observed.remaining, observed.reset_in) else { return };
+    if observed.reset_means != ResetMeans::Unspecified || bucket.plan.refill.is_some() || bucket.learned.ends_move {
+        return;
+    }
+    let latest = seen.answered_at + reset_in;
+    let earliest = (seen.sent_at + reset_in - grain_of(reset_in)).min(latest);
+    let named = NamedEnd { mark: seen.mark, remaining, reset_in, earliest, latest };
+    let Some(before) = bucket.learned.named_end.filter(|before| seen.sent_at < before.earliest) else {
+        bucket.learned.named_end = Some(named);
+        return;
+    };
+    let has_grown = reset_in > before.reset_in && remaining < before.remaining;
+    if named.mark > before.mark && has_grown && earliest > before.latest {
+        bucket.learned = Learned { ends_move: true, windowed: Some(false), per: None, named_end: None, ..bucket.learned };
+        (bucket.window_end, bucket.opens_at, bucket.spreading) = (FleetTime::ZERO, FleetTime::ZERO, false);
+        (bucket.observed, bucket.started, bucket.proven) = (None, false, Milli::ZERO);
+    }
+}
+
 /// Learns the kind of refill, the window and the brim from one observation.
-pub(crate) fn learn(bucket: &mut BucketState, observed: &ObservedBucket) {
+pub(crate) fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) {
+    learn_meaning(bucket, observed, seen);
+    let observed = &ObservedBucket { reset_means: bucket.meaning(observed), ..observed.clone() };
     if bucket.plan.refill.is_none() && bucket.learned.windowed.is_none() && observed.reset_in.is_some() {
         // A reset of unknown meaning is taken as a window's end: that never sends earlier.
         bucket.learned.windowed = Some(observed.reset_means != ResetMeans::Full);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::breaker::Breaker;
 use crate::bucket::BucketState;
 use crate::floor::Floor;
 use crate::holds::Holds;
@@ -61,6 +62,8 @@ pub struct GroupState {
     /// Whether the group began with no known limit and has met neither an empty bucket nor a floor since: what turns up in
     /// its buckets is then sent as fast as the ramp grows, instead of spread.
     pub is_starting: bool,
+    /// Whether its service answers.
+    pub breaker: Breaker,
 }
 
 impl GroupState {
@@ -78,6 +81,7 @@ impl GroupState {
             ramp_cut_mark: 0,
             ramp_met_refusal: false,
             is_starting: false,
+            breaker: Breaker::default(),
         }
     }
 }
@@ -122,10 +126,9 @@ impl ScopeValue {
             })
             .collect();
         if is_new {
-            let unknown =
-                self.rated(&buckets).next().is_some() && self.rated(&buckets).all(|rated| rated.effective().limit.is_none());
+            let has_rates = self.rated(&buckets).next().is_some();
             if let Some(group) = self.groups.get_mut(group) {
-                group.is_starting = unknown;
+                group.is_starting = has_rates;
             }
         }
         Binding { plan, group, buckets }

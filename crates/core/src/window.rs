@@ -34,7 +34,7 @@ impl BucketState {
             StartLevel::Full => rate.capacity,
             StartLevel::Cautious => self.cautious_level(now, cost, &rate),
         };
-        self.start_with(first, now, &rate);
+        self.start_with(first, now, cost);
     }
 
     /// The first level of a bucket that may have been in use before (its state was lost or damaged): one second of refill, at
@@ -49,7 +49,9 @@ impl BucketState {
         self.place_window(now);
         let first = rate.gained_in(Span::from_secs(1)).max(Milli::from_units(1)).min(rate.capacity);
         let is_windowed = self.is_windowed();
-        self.start_with(first, now, &rate);
+        let one = Milli::from_units(1);
+        self.start_with(first, now, one);
+        self.doubt(now, one);
         self.spreading = is_windowed;
     }
 
@@ -120,11 +122,11 @@ impl BucketState {
         Milli::from_units(whole.as_units_floor()).max(least)
     }
 
-    fn start_with(&mut self, first: Milli, now: FleetTime, rate: &Rate) {
+    fn start_with(&mut self, first: Milli, now: FleetTime, cost: Milli) {
         self.started = true;
         self.spreading = self.plan.start == StartLevel::Cautious && self.is_windowed();
         self.fired_at_turn = self.fired;
         self.level = Level::new(first, now);
-        self.burst = Level::new(first.min(self.burst_rate(rate).capacity), now);
+        self.trust_first(now, cost);
     }
 }

@@ -8,13 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use paceline_core::breaker::Breaker;
 use paceline_core::bucket::{BucketState, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
+use paceline_core::ceiling::Ceiling;
+use paceline_core::drain::{Base, Drain};
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
+use paceline_core::trail::Trail;
 use paceline_core::units::{FleetTime, Milli, Span};
 use paceline_core::value::{GroupState, ScopeValue};
 use paceline_store::Version;
@@ -46,6 +51,14 @@ fn value() -> ScopeValue {
     group.floor = floor(2, Source::RetryAfterSeconds);
     (group.granted, group.refusals, group.cut_mark, group.ramp_cut_mark) = (1_000, 3, 990, 980);
     group.flights.take(NOW + Span::from_secs(60), Milli::from_units(5));
+    group.breaker = Breaker {
+        failures: 6,
+        leases: 4,
+        last_mark: 991,
+        opened_at: NOW - Span::from_secs(3),
+        gap: Span::from_millis(840),
+        probing_until: NOW + Span::from_secs(4),
+    };
     (group.ramp, group.ramp_met_refusal) = (Milli::from_milli(7_250), true);
     ScopeValue {
         buckets: vec![tokens(), daily_requests(), concurrency()],
@@ -69,6 +82,14 @@ fn tokens() -> BucketState {
             candidate_mark: 1_200_000,
             brim: Some(200_000),
             anchor: Some((199_000, Span::from_millis(240))),
+            ends_move: true,
+            named_end: Some(NamedEnd {
+                mark: 1_210_000,
+                remaining: 198_000,
+                reset_in: Span::from_secs(4),
+                earliest: NOW + Span::from_secs(3),
+                latest: NOW + Span::from_secs(5),
+            }),
         },
         level: Level { amount: Milli::from_milli(-12_345), as_of: NOW + Span::from_millis(40), carry: 59_999_999 },
         burst: Level { amount: Milli::from_milli(9_001), as_of: NOW + Span::from_millis(41), carry: 17 },
@@ -77,6 +98,17 @@ fn tokens() -> BucketState {
         observed: Some(Observation { mark: 1_222_222, remaining: Milli::from_units(17), at: NOW - Span::from_millis(5) }),
         typical: Milli::from_milli(812_345),
         started: true,
+        proven: Milli::from_milli(9_500),
+        trail: Trail { at: NOW - Span::from_millis(120), fired: 1_230_000, before: 1_220_000 },
+        drain: Drain {
+            per_minute: Milli::from_milli(61_234),
+            base: Some(Base {
+                mark: 1_200_100,
+                remaining: Milli::from_milli(17_250),
+                at: NOW - Span::from_secs(2),
+                took: Span::from_millis(310),
+            }),
+        },
         floor: Some(Floor { until: NOW + Span::from_secs(3), since: NOW, source: Source::ResetHeader }),
         ..BucketState::new(BucketPlan {
             id: BucketId { owner: Owner::Group(Arc::from("gpt-*")), name: Arc::from("tokens") },
@@ -101,6 +133,18 @@ fn daily_requests() -> BucketState {
         fired: 77_000,
         spreading: true,
         fired_at_turn: 70_000,
+        ceiling: Ceiling {
+            allowed: Milli::from_milli(700_500),
+            measured: Milli::from_milli(690_250),
+            anchor_at: NOW - Span::from_secs(40),
+            anchor_mark: 60_000,
+            refused: Milli::from_units(3),
+            cut_mark: 61_000,
+            began_at: NOW - Span::from_secs(400),
+            began_fired: 1_000,
+            hold_until: NOW + Span::from_secs(12),
+            hold: Span::from_secs(40),
+        },
         ..BucketState::new(plan(Owner::Shared(Arc::from("embeddings")), "requests_day", "requests", Refill::Window))
     }
 }

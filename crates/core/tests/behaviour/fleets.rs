@@ -21,7 +21,16 @@ const SEEDS: u64 = 10;
 fn fleet(plan: Arc<GroupPlan>, meters: Vec<Meter>, headers: Headers, calls: usize) -> Fleet {
     let one = Cost { reserved_tokens: 0, actual_tokens: 0 };
     let provider = Provider { meters, headers };
-    Fleet { workers: 150, slowest_ms: 2_000, calls: vec![one; calls], plan, provider, tells_late: false, seed: 0 }
+    Fleet {
+        workers: 150,
+        slowest_ms: 2_000,
+        calls: vec![one; calls],
+        plan,
+        provider,
+        longest_way_ms: 40,
+        tells_late: false,
+        seed: 0,
+    }
 }
 
 /// Calls that cost one request each.
@@ -61,7 +70,7 @@ fn a_bucket_that_only_headers_describe() {
 fn a_full_bucket_that_only_headers_describe_is_used_up_in_a_short_run() {
     // A third of the time a drain of the surplus would take: what the first answers show goes out as the ramp grows.
     // The last call takes up to a second longer than the mean, which is what the minimum counts.
-    for (calls, most) in [(800, 1.10), (1_000, 1.05), (1_200, 1.05)] {
+    for (calls, most) in [(800, 1.12), (1_000, 1.05), (1_200, 1.05)] {
         let meter = Meter::full("requests", 600, MINUTE, START);
         let fleet = requests(unknown("requests"), meter, Headers::All, calls);
         expect(&format!("{calls} calls on 600 per 60 s, unknown"), &fleet, most, 0.1);
@@ -98,6 +107,36 @@ fn a_window_that_only_headers_describe() {
         let meter = Meter::window("requests", limit, per, START - per.scaled(phase));
         let fleet = requests(unknown("requests"), meter, Headers::All, calls);
         expect(&format!("{limit} per window of {secs} s, phase {phase}, unknown"), &fleet, 1.02, 0.5);
+    }
+}
+
+/// Workers on a busy machine, whose calls overtake each other by more than a round trip.
+#[test]
+fn a_window_whose_calls_overtake_each_other() {
+    for (way_ms, slowest_ms) in [(40, 100), (150, 100), (300, 400)] {
+        for headers in [Headers::All, Headers::Vague] {
+            let per = Span::from_secs(10);
+            let meter = Meter::window("requests", 300, per, START - per.scaled(0.3));
+            let fleet = requests(unknown("requests"), meter, headers, 905);
+            let fleet = Fleet { longest_way_ms: way_ms, slowest_ms, ..fleet };
+            expect(&format!("300 per 10 s, unknown, way of {way_ms} ms, {headers:?}"), &fleet, 1.05, 0.5);
+        }
+    }
+}
+
+/// A time until full that nobody calls so: its end moves while units are used, and a window's would stand still.
+#[test]
+fn a_bucket_whose_reset_nobody_explains() {
+    // Two of 160 calls are more than half a percent.
+    for (limit, secs, calls, most_rejected) in
+        [(600, 60, 1_500, 0.5), (600, 60, 1_000, 0.5), (60, 60, 160, 1.3), (5, 60, 20, 0.5), (10, 1, 1_200, 0.5)]
+    {
+        let meter = Meter::full("requests", limit, Span::from_secs(secs), START);
+        for way_ms in [40, 300] {
+            let fleet = requests(unknown("requests"), meter.clone(), Headers::Vague, calls);
+            let fleet = Fleet { longest_way_ms: way_ms, ..fleet };
+            expect(&format!("{limit} per {secs} s, vague, way of {way_ms} ms"), &fleet, 1.05, most_rejected);
+        }
     }
 }
 

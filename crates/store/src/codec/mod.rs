@@ -5,6 +5,7 @@
 
 mod bounds;
 mod header;
+mod pace;
 mod read;
 #[cfg(test)]
 mod strategies;

@@ -13,7 +13,7 @@ use paceline_core::value::{GroupState, MOST_BUCKETS, RAMP_START, ScopeValue};
 use prost::Message;
 
 use super::bounds::{Checks, LONGEST_WINDOW_MICROS, MOST_COUNTED};
-use super::wire;
+use super::{pace, wire};
 
 /// More buckets or groups than this are damage; the core keeps to fewer.
 pub(super) const MOST_READ: usize = 4 * MOST_BUCKETS;
@@ -80,6 +80,10 @@ fn bucket(stored: wire::Bucket, now: FleetTime, checks: &mut Checks) -> Option<B
         floor: checks.floor(stored.floor),
         holds: checks.holds(stored.holds, now),
         calm: calm(stored.calm.unwrap_or_default(), checks),
+        proven: checks.stock(stored.proven),
+        trail: pace::read_trail(stored.trail.unwrap_or_default(), checks),
+        drain: pace::read_drain(stored.drain.unwrap_or_default(), checks),
+        ceiling: pace::read_ceiling(stored.ceiling.unwrap_or_default(), checks),
     };
     check_levels(&mut state, checks);
     Some(if checks.found == before { state } else { cautious(state, now) })
@@ -144,6 +148,8 @@ fn learned(stored: wire::Learned, checks: &mut Checks) -> Learned {
             let until_full = checks.length(anchor.until_full)?;
             Some((anchor.remaining, until_full))
         }),
+        ends_move: stored.ends_move,
+        named_end: stored.named_end.and_then(|end| pace::read_named_end(&end, checks)),
     }
 }
 
@@ -197,9 +203,9 @@ fn is_payable(amount: Milli, rate: &Rate) -> bool {
 /// was granted, against which open leases have their marks.
 fn cautious(damaged: BucketState, now: FleetTime) -> BucketState {
     let marks = [damaged.fired, damaged.fired_at_turn, damaged.observed.map_or(0, |seen| seen.mark)];
-    let Learned { limit, per, windowed, brim, .. } = damaged.learned;
+    let Learned { limit, per, windowed, brim, ends_move, .. } = damaged.learned;
     let mut state = BucketState {
-        learned: Learned { limit, per, windowed, brim, ..Learned::default() },
+        learned: Learned { limit, per, windowed, brim, ends_move, ..Learned::default() },
         fired: marks.into_iter().fold(0, i64::max),
         typical: damaged.typical,
         typical_reserved: damaged.typical_reserved,
@@ -245,6 +251,7 @@ fn group(stored: wire::Group, now: FleetTime, checks: &mut Checks) -> Option<Gro
         ramp_cut_mark: checks.count(stored.ramp_cut_mark, granted),
         ramp_met_refusal: stored.ramp_met_refusal,
         is_starting: stored.is_starting,
+        breaker: pace::read_breaker(stored.breaker.unwrap_or_default(), checks),
     })
 }
 

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use paceline_core::breaker::Breaker;
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
+use paceline_core::ceiling::Ceiling;
+use paceline_core::drain::{Base, Drain};
 use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
 use paceline_core::level::{Level, Rate};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
+use paceline_core::trail::Trail;
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
 use paceline_core::value::{GroupState, ScopeValue};
 use proptest::collection::{btree_map, vec};
@@ -59,6 +64,13 @@ fn bucket() -> impl Strategy<Value = BucketState> {
                 typical,
                 typical_reserved: typical,
                 calm: Calm { until: opens_at, length: Span::from_micros(fired_at_turn.clamp(0, 900_000_000)), mark: fired },
+                proven: typical,
+                trail: Trail { at: level_at, fired, before: fired_at_turn },
+                drain: Drain {
+                    per_minute: Milli::ZERO - typical,
+                    base: observed.map(|(mark, remaining, at)| Base { mark, remaining, at, took: Span::from_millis(300) }),
+                },
+                ceiling: ceiling(fired, fired_at_turn, typical, window_end),
                 started,
                 floor,
                 holds,
@@ -68,6 +80,21 @@ fn bucket() -> impl Strategy<Value = BucketState> {
             state
         },
     )
+}
+
+fn ceiling(mark: i64, earlier: i64, amount: Milli, at: FleetTime) -> Ceiling {
+    Ceiling {
+        allowed: amount,
+        measured: amount,
+        anchor_at: at,
+        anchor_mark: mark,
+        refused: amount,
+        cut_mark: earlier,
+        began_at: at,
+        began_fired: earlier,
+        hold_until: at,
+        hold: Span::from_secs(20),
+    }
 }
 
 /// Levels that the limit in force allows: `parts` are thousandths of what fits, of the debt that is paid off in time, and of
@@ -116,9 +143,11 @@ fn bucket_id() -> impl Strategy<Value = BucketId> {
 
 fn learned() -> impl Strategy<Value = Learned> {
     let limit = of(units().prop_map(|limit| limit.max(1)));
-    let shape = (of(units().prop_map(|brim| brim.max(1))), of((units(), window())));
+    let end = (mark(), units(), window(), instant(), instant())
+        .prop_map(|(mark, remaining, reset_in, earliest, latest)| NamedEnd { mark, remaining, reset_in, earliest, latest });
+    let shape = (of(units().prop_map(|brim| brim.max(1))), of((units(), window())), any::<bool>(), of(end));
     (limit, of(window()), of(any::<bool>()), units(), any::<u8>(), mark(), shape).prop_map(
-        |(limit, per, windowed, candidate, agreeing, candidate_mark, (brim, anchor))| Learned {
+        |(limit, per, windowed, candidate, agreeing, candidate_mark, (brim, anchor, ends_move, named_end))| Learned {
             limit,
             per,
             windowed,
@@ -127,6 +156,8 @@ fn learned() -> impl Strategy<Value = Learned> {
             candidate_mark,
             brim,
             anchor,
+            ends_move,
+            named_end,
         },
     )
 }
@@ -146,6 +177,14 @@ fn group() -> impl Strategy<Value = GroupState> {
             ramp_cut_mark: granted / 1_000 * ramp_cut,
             ramp_met_refusal,
             is_starting,
+            breaker: Breaker {
+                failures: refusals,
+                leases: refusals,
+                last_mark: granted,
+                opened_at: NOW,
+                gap: Span::from_secs(1),
+                probing_until: NOW,
+            },
             ..GroupState::new(Arc::from("named later"), is_each)
         },
     )

@@ -60,6 +60,14 @@ pub(super) struct Bucket {
     pub(super) typical_reserved: i64,
     #[prost(message, optional, tag = "17")]
     pub(super) calm: Option<Calm>,
+    #[prost(sint64, tag = "40")]
+    pub(super) proven: i64,
+    #[prost(message, optional, tag = "41")]
+    pub(super) trail: Option<Trail>,
+    #[prost(message, optional, tag = "42")]
+    pub(super) drain: Option<Drain>,
+    #[prost(message, optional, tag = "43")]
+    pub(super) ceiling: Option<Ceiling>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -132,6 +140,94 @@ pub(super) struct Learned {
     pub(super) brim: Option<u64>,
     #[prost(message, optional, tag = "8")]
     pub(super) anchor: Option<Anchor>,
+    #[prost(bool, tag = "40")]
+    pub(super) ends_move: bool,
+    #[prost(message, optional, tag = "41")]
+    pub(super) named_end: Option<NamedEnd>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct NamedEnd {
+    #[prost(sint64, tag = "1")]
+    pub(super) mark: i64,
+    #[prost(uint64, tag = "2")]
+    pub(super) remaining: u64,
+    #[prost(sint64, tag = "3")]
+    pub(super) reset_in: i64,
+    #[prost(sint64, tag = "4")]
+    pub(super) earliest: i64,
+    #[prost(sint64, tag = "5")]
+    pub(super) latest: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Trail {
+    #[prost(sint64, tag = "1")]
+    pub(super) at: i64,
+    #[prost(sint64, tag = "2")]
+    pub(super) fired: i64,
+    #[prost(sint64, tag = "3")]
+    pub(super) before: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Drain {
+    #[prost(sint64, tag = "1")]
+    pub(super) per_minute: i64,
+    #[prost(message, optional, tag = "2")]
+    pub(super) base: Option<DrainBase>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct DrainBase {
+    #[prost(sint64, tag = "1")]
+    pub(super) mark: i64,
+    #[prost(sint64, tag = "2")]
+    pub(super) remaining: i64,
+    #[prost(sint64, tag = "3")]
+    pub(super) at: i64,
+    #[prost(sint64, tag = "4")]
+    pub(super) took: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Ceiling {
+    #[prost(sint64, tag = "1")]
+    pub(super) allowed: i64,
+    #[prost(sint64, tag = "2")]
+    pub(super) measured: i64,
+    #[prost(sint64, tag = "3")]
+    pub(super) anchor_at: i64,
+    #[prost(sint64, tag = "4")]
+    pub(super) anchor_mark: i64,
+    #[prost(sint64, tag = "5")]
+    pub(super) refused: i64,
+    #[prost(sint64, tag = "6")]
+    pub(super) cut_mark: i64,
+    #[prost(sint64, tag = "7")]
+    pub(super) began_at: i64,
+    #[prost(sint64, tag = "8")]
+    pub(super) began_fired: i64,
+    #[prost(sint64, tag = "9")]
+    pub(super) hold_until: i64,
+    #[prost(sint64, tag = "10")]
+    pub(super) hold: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Breaker {
+    #[prost(uint32, tag = "1")]
+    pub(super) failures: u32,
+    #[prost(uint32, tag = "2")]
+    pub(super) leases: u32,
+    #[prost(uint64, tag = "3")]
+    pub(super) last_mark: u64,
+    #[prost(sint64, tag = "4")]
+    pub(super) opened_at: i64,
+    #[prost(sint64, tag = "5")]
+    pub(super) gap: i64,
+    #[prost(sint64, tag = "6")]
+    pub(super) probing_until: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -215,6 +311,8 @@ pub(super) struct Group {
     pub(super) ramp_met_refusal: bool,
     #[prost(bool, tag = "11")]
     pub(super) is_starting: bool,
+    #[prost(message, optional, tag = "40")]
+    pub(super) breaker: Option<Breaker>,
 }
 
 #[derive(Clone, PartialEq, Message)]

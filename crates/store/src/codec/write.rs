@@ -11,7 +11,7 @@ use paceline_core::units::Span;
 use paceline_core::value::{GroupState, ScopeValue};
 use prost::Message;
 
-use super::wire;
+use super::{pace, wire};
 
 /// The body of a value.
 pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
@@ -46,6 +46,10 @@ fn bucket(state: &BucketState) -> wire::Bucket {
         typical_reserved,
         started,
         calm,
+        proven,
+        trail,
+        drain,
+        ceiling,
         floor: under,
         holds: held,
     } = state;
@@ -71,6 +75,10 @@ fn bucket(state: &BucketState) -> wire::Bucket {
             length: calm.length.as_micros(),
             mark: calm.mark,
         }),
+        proven: proven.as_milli(),
+        trail: pace::write_trail(trail),
+        drain: pace::write_drain(drain),
+        ceiling: pace::write_ceiling(ceiling),
     }
 }
 
@@ -113,7 +121,7 @@ fn plan(plan: &BucketPlan) -> wire::Plan {
 }
 
 fn learned(learned: &Learned) -> wire::Learned {
-    let Learned { limit, per, windowed, candidate, agreeing, candidate_mark, brim, anchor } = *learned;
+    let Learned { limit, per, windowed, candidate, agreeing, candidate_mark, brim, anchor, ends_move, named_end } = *learned;
     wire::Learned {
         limit,
         per: per.map(Span::as_micros),
@@ -123,6 +131,8 @@ fn learned(learned: &Learned) -> wire::Learned {
         candidate_mark,
         brim,
         anchor: anchor.map(|(remaining, until_full)| wire::Anchor { remaining, until_full: until_full.as_micros() }),
+        ends_move,
+        named_end: named_end.as_ref().map(pace::write_named_end),
     }
 }
 
@@ -159,6 +169,7 @@ fn group(state: &GroupState) -> wire::Group {
         ramp_cut_mark,
         ramp_met_refusal,
         is_starting,
+        breaker,
     } = state;
     wire::Group {
         key: text(key),
@@ -172,6 +183,7 @@ fn group(state: &GroupState) -> wire::Group {
         ramp_cut_mark: *ramp_cut_mark,
         ramp_met_refusal: *ramp_met_refusal,
         is_starting: *is_starting,
+        breaker: pace::write_breaker(breaker),
     }
 }
 

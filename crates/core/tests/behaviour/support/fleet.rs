@@ -33,6 +33,8 @@ pub struct Fleet {
     pub calls: Vec<Cost>,
     pub plan: Arc<GroupPlan>,
     pub provider: Provider,
+    /// The longest way to the provider, in ms: how far calls overtake each other.
+    pub longest_way_ms: i64,
     /// Whether the figures in an answer are those of the moment it leaves instead of those when the call came.
     pub tells_late: bool,
     pub seed: u64,
@@ -69,11 +71,12 @@ enum Event {
 }
 
 impl Fleet {
-    /// The way to the provider, 5 to 40 ms, and the whole time to the answer.
+    /// The way to the provider, 5 ms at least, and the whole time to the answer.
     fn latency(&self, call: usize, attempt: u32) -> (Span, Span) {
         let seed = self.seed;
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ ((call as u64) << 8) ^ u64::from(attempt));
-        (Span::from_millis(rng.random_range(5..40)), Span::from_millis(rng.random_range(self.slowest_ms / 10..self.slowest_ms)))
+        let there_ms = rng.random_range(5..self.longest_way_ms);
+        (Span::from_millis(there_ms), Span::from_millis(there_ms + rng.random_range(self.slowest_ms / 10..self.slowest_ms)))
     }
 }
 
@@ -147,6 +150,24 @@ impl Run<'_> {
             self.decide();
         }
         assert!(self.world.queue.is_empty(), "{} still wait", self.world.queue.len());
+        if std::env::var("DBG").is_ok() {
+            let mut by: BTreeMap<String, f64> = BTreeMap::new();
+            for granted in &self.world.granted {
+                for part in &granted.slot.delays {
+                    *by.entry(format!("{:?} {}", part.cause.source, part.cause.bucket)).or_default() +=
+                        part.length.as_secs_f64();
+                }
+            }
+            println!("{by:?}");
+            for bucket in &self.world.value.buckets {
+                println!("{:?} {:?} proven {:?} {:?}", bucket.plan.id.name, bucket.effective(), bucket.proven, bucket.learned);
+            }
+            let mut bins = BTreeMap::new();
+            for granted in &self.world.granted {
+                *bins.entry((granted.slot.send_at - START).as_micros() / 1_000_000).or_insert(0) += 1;
+            }
+            println!("{:?}", bins.iter().take(40).collect::<Vec<_>>());
+        }
     }
 
     fn handle(&mut self, event: Event) {

@@ -141,6 +141,8 @@ impl Meter {
 pub enum Headers {
     /// Limit, remaining and reset on each answer, Retry-After on refusals.
     All,
+    /// The same, with whole seconds in resets, and nobody says what they mean.
+    Vague,
     /// Only Retry-After on refusals.
     RetryAfter,
     /// Nothing at all.
@@ -172,8 +174,10 @@ impl Provider {
                 signal.field = "retry-after".to_string();
             }
         }
-        if self.headers == Headers::All {
-            signal.buckets = self.readings(now);
+        match self.headers {
+            Headers::All => signal.buckets = self.readings(now),
+            Headers::Vague => signal.buckets = self.readings(now).into_iter().map(vague).collect(),
+            Headers::RetryAfter | Headers::Bare => {}
         }
         signal
     }
@@ -188,6 +192,10 @@ impl Provider {
     pub fn fits_at(&mut self, now: FleetTime, cost: &dyn Fn(&str) -> u64) -> FleetTime {
         self.meters.iter_mut().map(|meter| meter.fits_at(now, cost(meter.counts()))).max().unwrap_or(now)
     }
+}
+
+fn vague(told: ObservedBucket) -> ObservedBucket {
+    ObservedBucket { reset_in: told.reset_in.map(ceil_secs), reset_means: ResetMeans::Unspecified, ..told }
 }
 
 fn ceil_secs(span: Span) -> Span {

@@ -1,0 +1,175 @@
+//! How much passes where no header tells: measured from one refusal to the next.
+//!
+//! At a refusal the provider's bucket is empty. Between two such instants it let through exactly what refilled, whatever it
+//! holds: so what was granted between two refused calls, less what was refused, over the time between them, is the refill that
+//! is ours. No limit need be known for that, and what another consumer takes is left out of it by itself.
+//!
+//! Until a second refusal the first one gives a guess: a bucket holds a minute's worth, as most do, so that in `t` seconds
+//! 60 + t seconds' worth went through. After a measurement the pace keeps to it, and later climbs slowly; each time it meets the
+//! same ceiling again it waits twice as long before it tries.
+
+use crate::bucket::BucketState;
+use crate::level::{Level, Rate};
+use crate::units::{FleetTime, Milli, Span};
+
+/// Two refusals must lie so far apart to measure anything, and so many calls must have passed between them: at a refusal the bucket
+/// holds anything less than the call's cost.
+const APART: (Span, i64) = (Span::from_secs(1), 20);
+/// A first refusal after so many calls tells of a bucket that was full.
+const GUESS_FROM: i64 = 50;
+/// How long the pace keeps to a ceiling before it climbs, and the longest.
+const HOLD: (Span, Span) = (Span::from_secs(20), Span::from_secs(600));
+/// A measured ceiling is climbed by this part every [`STEP`], a guessed one by four times as much.
+const CLIMB: i64 = 100;
+const STEP: Span = Span::from_secs(5);
+/// Two measurements that differ by less than this part are the same ceiling.
+const SAME: i64 = 8;
+
+const MINUTE: Span = Span::from_secs(60);
+
+/// The pace that refusals have shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ceiling {
+    /// Units a minute that we allow ourselves, in thousandths; zero: no refusal has shown any.
+    pub allowed: Milli,
+    /// The last measurement; zero: only guessed.
+    pub measured: Milli,
+    /// When the last refused call was sent; [`FleetTime::ZERO`]: none was.
+    pub anchor_at: FleetTime,
+    /// Its mark.
+    pub anchor_mark: i64,
+    /// What was refused of later leases, in thousandths.
+    pub refused: Milli,
+    /// Only a lease marked after this counts as another refusal.
+    pub cut_mark: i64,
+    /// When the current stretch of work began: the first call after a minute of rest.
+    pub began_at: FleetTime,
+    /// `fired` then.
+    pub began_fired: i64,
+    /// No climb before this.
+    pub hold_until: FleetTime,
+    /// How long the last hold was.
+    pub hold: Span,
+}
+
+/// A refused call, as it concerns one bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    /// The lease's mark.
+    pub(crate) mark: i64,
+    /// What it was to cost.
+    pub(crate) cost: Milli,
+    /// When it was sent.
+    pub(crate) sent_at: FleetTime,
+}
+
+impl BucketState {
+    /// Learns from a refusal that tells nothing of this bucket.
+    pub(crate) fn meet_ceiling(&mut self, call: Refused, now: FleetTime) {
+        if self.is_held() || self.is_windowed() {
+            return;
+        }
+        let Ceiling { anchor_at, anchor_mark, cut_mark, .. } = self.ceiling;
+        if anchor_at == FleetTime::ZERO {
+            return self.meet_first(call, now);
+        }
+        if call.mark <= anchor_mark {
+            return; // granted before the last one: it repeats it
+        }
+        let passed = call.mark.saturating_sub(anchor_mark) - call.cost.as_milli() - self.ceiling.refused.as_milli();
+        let time = call.sent_at - anchor_at;
+        self.ceiling.refused += call.cost;
+        if call.mark <= cut_mark {
+            return;
+        }
+        self.ceiling.cut_mark = self.fired;
+        if time < APART.0 || passed < call.cost.as_milli().saturating_mul(APART.1) {
+            return;
+        }
+        // In units that calls turn out to use, as levels are.
+        let measured = per_minute(self.expected_use(Milli::from_milli(passed)).as_milli(), time);
+        // What is left over at either end makes this uncertain; a limit that it may be is left alone.
+        let most = measured.as_milli()
+            + i64::try_from(i128::from(measured.as_milli()) * i128::from(call.cost.as_milli()) * 2 / i128::from(passed))
+                .unwrap_or(i64::MAX);
+        let told = self.told_rate().map(|rate| rate.gained_in(MINUTE).as_milli());
+        if self.ceiling.allowed == Milli::ZERO && told.is_some_and(|told| told <= most) {
+            (self.ceiling.anchor_at, self.ceiling.anchor_mark, self.ceiling.refused) = (call.sent_at, call.mark, Milli::ZERO);
+            return;
+        }
+        let before = self.ceiling.measured;
+        let is_same = (measured - before).as_milli().abs() <= before.as_milli() / SAME;
+        let hold = if is_same { (self.ceiling.hold + self.ceiling.hold).min(HOLD.1) } else { HOLD.0 };
+        self.ceiling = Ceiling {
+            // A refusal never makes anybody sooner (I-3): what is too low is climbed by calls that go through.
+            allowed: if self.ceiling.allowed > Milli::ZERO { measured.min(self.ceiling.allowed) } else { measured },
+            measured,
+            anchor_at: call.sent_at,
+            anchor_mark: call.mark,
+            refused: Milli::ZERO,
+            hold_until: now + hold,
+            hold,
+            ..self.ceiling
+        };
+    }
+
+    fn meet_first(&mut self, call: Refused, now: FleetTime) {
+        self.ceiling.anchor_at = call.sent_at;
+        self.ceiling.anchor_mark = call.mark;
+        self.ceiling.cut_mark = self.fired;
+        if self.told_rate().is_some() {
+            return; // a limit that was written or told stands until it is measured
+        }
+        let passed = call.mark.saturating_sub(self.ceiling.began_fired) - call.cost.as_milli();
+        if passed < call.cost.as_milli().saturating_mul(GUESS_FROM) {
+            return; // it was probably not full when we began
+        }
+        let lasted = call.sent_at.since(self.ceiling.began_at) + MINUTE;
+        self.ceiling.allowed = per_minute(self.expected_use(Milli::from_milli(passed)).as_milli(), lasted);
+        self.ceiling.hold_until = now + STEP;
+        self.started = true;
+        self.level = Level::new(Milli::ZERO, now);
+        self.trust_first(now, call.cost);
+    }
+
+    /// A call is sent at `send`, after a minute of rest or not.
+    pub(crate) fn note_work(&mut self, send: FleetTime) {
+        if self.ceiling.began_at == FleetTime::ZERO || send.since(self.trail.at) > MINUTE {
+            (self.ceiling.began_at, self.ceiling.began_fired) = (send, self.fired);
+        }
+    }
+
+    /// A call went through: after a while without a refusal the pace climbs.
+    pub(crate) fn climb(&mut self, now: FleetTime) {
+        if self.ceiling.allowed == Milli::ZERO || now < self.ceiling.hold_until {
+            return;
+        }
+        let part = if self.ceiling.measured == Milli::ZERO { CLIMB / 4 } else { CLIMB };
+        self.ceiling.allowed += Milli::from_milli((self.ceiling.allowed.as_milli() / part).max(1));
+        self.ceiling.hold_until = now + STEP;
+        let limit = self.told_rate().map(|rate| rate.gained_in(MINUTE));
+        if limit.is_some_and(|limit| self.ceiling.allowed >= limit) {
+            self.ceiling.allowed = Milli::ZERO;
+        }
+    }
+
+    /// The rate where refusals have shown a ceiling: the lower of both, or the ceiling alone.
+    pub(crate) fn under_ceiling(&self, told: Option<Rate>) -> Option<Rate> {
+        if self.ceiling.allowed == Milli::ZERO {
+            return told;
+        }
+        match told {
+            Some(rate) if rate.gained_in(MINUTE) <= self.ceiling.allowed => Some(rate),
+            Some(rate) => {
+                let limit = Rate::new(self.ceiling.allowed, MINUTE, rate.capacity).gained_in(rate.per);
+                Some(Rate::new(limit, rate.per, rate.capacity))
+            }
+            None => Some(Rate::new(self.ceiling.allowed, MINUTE, self.ceiling.allowed.max(Milli::from_units(1)))),
+        }
+    }
+}
+
+fn per_minute(milli: i64, time: Span) -> Milli {
+    let scaled = i128::from(milli) * 60_000_000 / i128::from(time.as_micros().max(1));
+    Milli::from_milli(i64::try_from(scaled).unwrap_or(i64::MAX).max(1))
+}
