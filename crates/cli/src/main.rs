@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{check_config, demo, explain, mock_provider, provider_files, serve, status};
+use crate::commands::{check_config, demo, explain, mock_provider, provider_files, serve, simulate, status};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +19,9 @@ Examples:
 
   # See it work: a fleet with and without it, side by side, in less than a minute
   paceline demo
+
+  # The same in virtual time, against what workers do alone: bad headers, outages, limits that change
+  paceline simulate --suite
 
   # Look at it: scopes, limits, levels, who waits and for what
   paceline status
@@ -47,6 +50,7 @@ struct Cli {
 enum Command {
     Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
+    Simulate(simulate::SimulateArgs),
     Status(status::StatusArgs),
     Explain(explain::ExplainArgs),
     CheckConfig(check_config::CheckConfigArgs),
@@ -75,6 +79,7 @@ fn run(command: Command) -> Result<(), Failure> {
             in_runtime(serve::run(args))?
         }
         Command::Demo(args) => in_runtime(demo::run(args))?,
+        Command::Simulate(args) => simulate::run(&args, &mut io::stdout().lock())?,
         Command::Status(args) => in_runtime(status::run(args, &mut io::stdout()))?,
         Command::Explain(args) => {
             args.provider_files.install()?;
@@ -110,6 +115,8 @@ enum Failure {
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
     #[error(transparent)]
+    Simulate(#[from] simulate::SimulateFailure),
+    #[error(transparent)]
     Status(#[from] status::StatusError),
     #[error(transparent)]
     Explain(#[from] explain::ExplainError),
@@ -127,6 +134,7 @@ impl Failure {
     fn is_closed_output(&self) -> bool {
         let error = match self {
             Self::Status(status::StatusError::Output(error))
+            | Self::Simulate(simulate::SimulateFailure::Output(error))
             | Self::Explain(explain::ExplainError::Output(error))
             | Self::CheckConfig(check_config::CheckConfigError::Io(error)) => error,
             _ => return false,

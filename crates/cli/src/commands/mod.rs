@@ -6,4 +6,5 @@ pub(crate) mod explain;
 pub(crate) mod mock_provider;
 pub(crate) mod provider_files;
 pub(crate) mod serve;
+pub(crate) mod simulate;
 pub(crate) mod status;

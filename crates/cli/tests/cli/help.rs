@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::process::run;
 
 /// The commands, in the order of the help.
-const COMMANDS: [&str; 6] = ["serve", "demo", "status", "explain", "check-config", "mock-provider"];
+const COMMANDS: [&str; 7] = ["serve", "demo", "simulate", "status", "explain", "check-config", "mock-provider"];
 
 fn compare(name: &str, args: &[&str]) {
     let (status, help, errors) = run(args);

@@ -1,0 +1,197 @@
+//! `paceline simulate`: fleets in virtual time, with the service and without it.
+
+mod table;
+mod timeline;
+
+use std::io::{self, IsTerminal as _, Write};
+
+use clap::Args;
+use paceline_fleet_sim::scenario::{SUITE, Scenario, Selection, select};
+use paceline_fleet_sim::{OURS, Outcome, Plan, SimulateError, known_strategy, run_all, strategies};
+
+const EXAMPLES: &str = "\
+Examples:
+  # Every scenario: Paceline over 20 seeds, what workers do alone over 3
+  paceline simulate --suite
+
+  # One scenario, Paceline only: the quick look while something is being changed
+  paceline simulate --scenario window --strategy paceline --seeds 20
+
+  # What scenarios and strategies there are; the file behind one of them
+  paceline simulate --list
+  paceline simulate --print named-bucket
+
+  # What happened in one run, second by second
+  paceline simulate --scenario window --strategy paceline --timeline
+
+  # A scenario of your own, for programs
+  paceline simulate --scenario ./mine.yaml --json
+
+Time is virtual and everything random comes from the seed: the same command prints the same numbers.
+With --json each line is {\"scenario\",\"strategy\",\"seed\",\"makespan_s\",\"clairvoyant_s\",\"rejected_share\",
+\"calls_per_job\",\"wait_p50_s\",\"wait_p99_s\",\"jain\",\"pass\",\"delay_s_by_source\",...}. The exit status is 1
+when Paceline misses what a scenario expects.";
+
+/// Seeds of ours over the suite.
+const SUITE_SEEDS: u64 = 20;
+/// Seeds of the others, and of everything outside of the suite.
+const FEW_SEEDS: u64 = 3;
+
+/// Simulates fleets in virtual time: Paceline beside what workers do alone.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+pub(crate) struct SimulateArgs {
+    /// All scenarios that come with Paceline.
+    #[arg(long, conflicts_with = "scenario")]
+    suite: bool,
+
+    /// A scenario by name, or a file of your own; repeatable.
+    #[arg(long, value_name = "NAME|FILE")]
+    scenario: Vec<String>,
+
+    /// A strategy by name; `paceline` is ours; repeatable. Without it: all of them.
+    #[arg(long, value_name = "NAME")]
+    strategy: Vec<String>,
+
+    /// How many seeds, from 1; 20 of the suite for ours unless said otherwise, else 3. Others get 3 at most unless named.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    seeds: Option<u64>,
+
+    /// The first seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    first_seed: u64,
+
+    /// One JSON object per scenario, strategy and seed.
+    #[arg(long)]
+    json: bool,
+
+    /// Name the scenarios and the strategies.
+    #[arg(long, conflicts_with_all = ["suite", "scenario", "json"])]
+    list: bool,
+
+    /// Print the file of a scenario that comes with Paceline.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["suite", "scenario", "json", "list"])]
+    print: Option<String>,
+
+    /// What happened in each second of one run as CSV: sends, rejections, the provider's level, who waited and why.
+    #[arg(long, requires = "scenario", conflicts_with_all = ["suite", "json", "list", "print"])]
+    timeline: bool,
+
+    /// How many runs at once; as many as there are cores unless said otherwise.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    threads: Option<u16>,
+}
+
+/// Why a simulation failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SimulateFailure {
+    /// It cannot be run.
+    #[error(transparent)]
+    Simulate(#[from] SimulateError),
+    /// Ours missed what was expected.
+    #[error("Paceline missed what is expected in {missed} of {runs} runs: {scenarios}")]
+    Missed {
+        /// How many runs missed it.
+        missed: usize,
+        /// Of how many of ours.
+        runs: usize,
+        /// In which scenarios.
+        scenarios: String,
+    },
+    /// The result cannot be written.
+    #[error("simulate stopped: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Runs what was asked for and writes it to `out`.
+///
+/// # Errors
+/// Unknown names, wrong files, expectations that ours missed, an output that is closed.
+pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), SimulateFailure> {
+    if args.list {
+        return list(out);
+    }
+    if let Some(name) = &args.print {
+        return print(name, out);
+    }
+    let selection = if args.scenario.is_empty() { Selection::Suite } else { Selection::Named(args.scenario.clone()) };
+    let scenarios = select(&selection, |path| std::fs::read_to_string(path))?;
+    let chosen: Vec<&str> = if args.strategy.is_empty() {
+        strategies().iter().map(|(name, _)| *name).collect()
+    } else {
+        args.strategy.iter().map(|name| known_strategy(name)).collect::<Result<_, _>>()?
+    };
+    if args.timeline {
+        return timeline::write(out, &scenarios, &chosen, args.first_seed);
+    }
+    let plans = plans(args, &scenarios, &chosen);
+    let outcomes = run_all(&plans, threads(args), progress)?;
+    if args.json {
+        for outcome in &outcomes {
+            writeln!(out, "{}", outcome.to_json())?;
+        }
+    } else {
+        table::write(out, &scenarios, &outcomes)?;
+    }
+    judge(&outcomes)
+}
+
+fn plans<'a>(args: &SimulateArgs, scenarios: &'a [Scenario], chosen: &[&'a str]) -> Vec<Plan<'a>> {
+    let ours = args.seeds.unwrap_or(if args.scenario.is_empty() { SUITE_SEEDS } else { FEW_SEEDS });
+    let others = if args.strategy.is_empty() { ours.min(FEW_SEEDS) } else { args.seeds.unwrap_or(FEW_SEEDS) };
+    let mut plans = Vec::new();
+    for scenario in scenarios {
+        for strategy in chosen {
+            let seeds = if *strategy == OURS { ours } else { others };
+            let seeds = args.first_seed..args.first_seed.saturating_add(seeds);
+            plans.extend(seeds.map(|seed| Plan { scenario, strategy, seed }));
+        }
+    }
+    plans
+}
+
+fn threads(args: &SimulateArgs) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    args.threads.map_or_else(cores, usize::from)
+}
+
+/// One line on a terminal's stderr, rewritten; nothing elsewhere.
+fn progress(ended: usize, of: usize) {
+    let mut stderr = io::stderr().lock();
+    if of > 1 && stderr.is_terminal() {
+        let end = if ended == of { "\r\x1b[K".to_owned() } else { format!("\r{ended} of {of} runs") };
+        // Nothing depends on it.
+        let _ = write!(stderr, "{end}").and_then(|()| stderr.flush());
+    }
+}
+
+fn judge(outcomes: &[Outcome]) -> Result<(), SimulateFailure> {
+    let ours: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.strategy == OURS).collect();
+    let missed: Vec<&&Outcome> = ours.iter().filter(|outcome| !outcome.pass()).collect();
+    if missed.is_empty() {
+        return Ok(());
+    }
+    let mut scenarios: Vec<&str> = missed.iter().map(|outcome| outcome.scenario.as_str()).collect();
+    scenarios.dedup();
+    Err(SimulateFailure::Missed { missed: missed.len(), runs: ours.len(), scenarios: scenarios.join(", ") })
+}
+
+fn list(out: &mut dyn Write) -> Result<(), SimulateFailure> {
+    writeln!(out, "Scenarios:")?;
+    for scenario in select(&Selection::Suite, |path| std::fs::read_to_string(path))? {
+        writeln!(out, "  {:<22} {}", scenario.name, scenario.about)?;
+    }
+    writeln!(out, "\nStrategies:")?;
+    for (name, about) in strategies() {
+        writeln!(out, "  {name:<22} {about}")?;
+    }
+    Ok(())
+}
+
+fn print(name: &str, out: &mut dyn Write) -> Result<(), SimulateFailure> {
+    // Its own error says which names there are.
+    paceline_fleet_sim::scenario::builtin(name)?;
+    let text = SUITE.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
+    write!(out, "{text}")?;
+    Ok(())
+}

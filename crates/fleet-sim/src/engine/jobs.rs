@@ -1,0 +1,77 @@
+//! The calls of a run: the same for every strategy with the same seed.
+
+use paceline_core::units::Span;
+use paceline_provider_sim::{Call, Cost};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::scenario::{Amount, Scenario};
+
+/// One call that somebody has to make.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// Which part of the fleet makes it.
+    pub(crate) part: usize,
+    /// As the provider sees it.
+    pub(crate) call: Call,
+    /// What its caller says it costs: stated units per meter.
+    pub(crate) stated: Vec<(String, u64)>,
+    /// When it comes in, from the start.
+    pub(crate) comes: Span,
+    /// What it costs of the scarcest limit's window.
+    pub(crate) weight: f64,
+}
+
+/// A generator for one purpose of one run.
+pub(crate) fn stream(seed: u64, purpose: u64) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(purpose);
+    rng
+}
+
+/// The calls of a scenario, those of the parts interleaved as they would be if all parts went equally far.
+pub(crate) fn jobs(scenario: &Scenario, seed: u64) -> Vec<Job> {
+    let mut placed: Vec<(f64, Job)> = Vec::with_capacity(scenario.calls());
+    for (index, part) in scenario.fleet.iter().enumerate() {
+        let mut rng = stream(seed, 1_000 + u64::try_from(index).unwrap_or(0));
+        let mut comes = Span::ZERO;
+        for nth in 0..part.calls {
+            let mut cost = Cost::one();
+            let mut stated = Vec::new();
+            for (meter, amount) in &part.cost {
+                let units = draw(amount, &mut rng);
+                cost = cost.with(meter, units);
+                stated.push((meter.clone(), estimate(units, part.estimate)));
+            }
+            if let Some(every) = part.every {
+                // Exponential gaps: callers that know nothing of each other.
+                comes += every.scaled(-(1.0 - rng.random::<f64>()).ln());
+            }
+            let call = Call::new(&part.model, cost);
+            let weight =
+                scenario.limits().map(|limit| call.cost.of(&limit.meter) as f64 / limit.units as f64).fold(0.0, f64::max);
+            let job = Job { part: index, call, stated, comes, weight };
+            placed.push(((nth as f64 + 0.5) / part.calls as f64, job));
+        }
+    }
+    placed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    placed.into_iter().map(|(_, job)| job).collect()
+}
+
+fn draw<R: Rng + ?Sized>(amount: &Amount, rng: &mut R) -> u64 {
+    let total: f64 = amount.0.iter().map(|(weight, _, _)| weight).sum();
+    let mut at = rng.random::<f64>() * total;
+    let mut chosen = amount.0.last().copied();
+    for range in &amount.0 {
+        at -= range.0;
+        if at < 0.0 {
+            chosen = Some(*range);
+            break;
+        }
+    }
+    chosen.map_or(0, |(_, least, most)| rng.random_range(least..=most))
+}
+
+fn estimate(units: u64, factor: f64) -> u64 {
+    ((units as f64 * factor).round() as u64).max(1)
+}

@@ -1,0 +1,65 @@
+//! The scenarios in the binary.
+
+use std::path::Path;
+
+use super::{Scenario, read};
+use crate::error::{SimulateError, suggest};
+
+/// The scenarios of the suite: name and file.
+pub const SUITE: &[(&str, &str)] = &[
+    ("named-bucket", include_str!("../../scenarios/named-bucket.yaml")),
+    ("window", include_str!("../../scenarios/window.yaml")),
+    ("no-headers", include_str!("../../scenarios/no-headers.yaml")),
+    ("unknown-limit", include_str!("../../scenarios/unknown-limit.yaml")),
+    ("no-headers-unknown", include_str!("../../scenarios/no-headers-unknown.yaml")),
+    ("per-second", include_str!("../../scenarios/per-second.yaml")),
+];
+
+/// Which scenarios to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// All of the suite.
+    Suite,
+    /// These: names, or paths to files.
+    Named(Vec<String>),
+}
+
+/// The scenario of the suite with this name.
+///
+/// # Errors
+/// There is none.
+pub fn builtin(name: &str) -> Result<Scenario, SimulateError> {
+    match SUITE.iter().find(|(known, _)| *known == name) {
+        Some((name, text)) => read(name, &format!("{name}.yaml"), text),
+        None => Err(SimulateError::UnknownScenario {
+            name: name.to_owned(),
+            suggestion: suggest(name, SUITE.iter().map(|(known, _)| *known)),
+        }),
+    }
+}
+
+/// The selected scenarios. `load` reads a file: this crate does no I/O.
+///
+/// # Errors
+/// An unknown name, a file that cannot be read, what is wrong in it.
+pub fn select(
+    selection: &Selection,
+    mut load: impl FnMut(&Path) -> std::io::Result<String>,
+) -> Result<Vec<Scenario>, SimulateError> {
+    match selection {
+        Selection::Suite => SUITE.iter().map(|(name, text)| read(name, &format!("{name}.yaml"), text)).collect(),
+        Selection::Named(names) => names.iter().map(|name| one(name, &mut load)).collect(),
+    }
+}
+
+fn one(name: &str, load: &mut impl FnMut(&Path) -> std::io::Result<String>) -> Result<Scenario, SimulateError> {
+    let path = Path::new(name);
+    let is_path = name.contains(['/', '\\']) || path.extension().is_some();
+    if !is_path {
+        return builtin(name);
+    }
+    let text = load(path)
+        .map_err(|error| SimulateError::File { file: name.to_owned(), problem: format!("cannot be read: {error}") })?;
+    let stem = path.file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
+    read(&stem, name, &text)
+}
