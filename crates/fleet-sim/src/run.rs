@@ -45,6 +45,8 @@ pub struct Outcome {
     pub jain: f64,
     /// Batch's part while others waited too.
     pub batch_share: f64,
+    /// The part of what the provider's other consumer wanted that it did not get.
+    pub taken_from_other: f64,
     /// Waiting by source, in the order of [`Source::ALL`].
     pub delays: [Span; SOURCES],
     /// What the scenario expects and the run missed, in words.
@@ -89,7 +91,8 @@ fn simulate(
         run.go(&mut fleet);
     }
     let end = run.tally.last_answer;
-    let outcome = Outcome::of(scenario, strategy, seed, clairvoyant, &run.tally);
+    let taken = run.taken_from_other();
+    let outcome = Outcome::of(scenario, strategy, seed, clairvoyant, &run.tally, taken);
     Ok((outcome, run.film.map(|film| film.develop(end))))
 }
 
@@ -99,7 +102,7 @@ fn clairvoyant(scenario: &Scenario, jobs: &[Job], seed: u64) -> Result<Span, pac
 }
 
 impl Outcome {
-    fn of(scenario: &Scenario, strategy: &str, seed: u64, clairvoyant: Span, tally: &Tally) -> Self {
+    fn of(scenario: &Scenario, strategy: &str, seed: u64, clairvoyant: Span, tally: &Tally, taken_from_other: f64) -> Self {
         let waits = tally.waits(None);
         let mut outcome = Self {
             scenario: scenario.name.clone(),
@@ -116,6 +119,7 @@ impl Outcome {
             interactive_wait_p99: quantile(&tally.waits(Some(Class::Interactive)), 0.99),
             jain: tally.jain(scenario),
             batch_share: tally.batch_share(scenario),
+            taken_from_other,
             delays: tally.delays,
             missed: Vec::new(),
         };
@@ -171,6 +175,7 @@ impl Outcome {
             "finished": self.finished,
             "given_up": self.given_up,
             "interactive_wait_p99_s": rounded(self.interactive_wait_p99.as_secs_f64(), 3),
+            "taken_from_other": rounded(self.taken_from_other, 4),
             "missed": self.missed,
         })
     }

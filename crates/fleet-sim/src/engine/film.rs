@@ -60,7 +60,7 @@ impl Film {
     }
 
     /// Takes down the provider's level at the end of a bin.
-    pub(crate) fn look(&mut self, provider: &Provider, now: FleetTime) {
+    pub(crate) fn look(&mut self, provider: &mut Provider, now: FleetTime) {
         let readings = provider.levels(now);
         let meter = &self.recording.level_meter;
         let level = readings.iter().find(|reading| *reading.reading.meter == **meter).map_or(0, |own| own.reading.remaining);

@@ -1,7 +1,7 @@
 //! The calls of a run: the same for every strategy with the same seed.
 
 use paceline_core::units::Span;
-use paceline_provider_sim::{Call, Cost};
+use paceline_provider_sim::{Call, Charging, Cost};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -36,20 +36,25 @@ pub(crate) fn jobs(scenario: &Scenario, seed: u64) -> Vec<Job> {
         let mut rng = stream(seed, 1_000 + u64::try_from(index).unwrap_or(0));
         let mut comes = Span::ZERO;
         for nth in 0..part.calls {
-            let mut cost = Cost::one();
+            let (mut cost, mut guess) = (Cost::one(), Cost::one());
             let mut stated = Vec::new();
             for (meter, amount) in &part.cost {
                 let units = draw(amount, &mut rng);
-                cost = cost.with(meter, units);
-                stated.push((meter.clone(), estimate(units, part.estimate)));
+                let guessed = estimate(units, part.estimate);
+                (cost, guess) = (cost.with(meter, units), guess.with(meter, guessed));
+                stated.push((meter.clone(), guessed));
             }
             if let Some(every) = part.every {
                 // Exponential gaps: callers that know nothing of each other.
                 comes += every.scaled(-(1.0 - rng.random::<f64>()).ln());
             }
-            let call = Call::new(&part.model, cost);
-            let weight =
-                scenario.limits().map(|limit| call.cost.of(&limit.meter) as f64 / limit.units as f64).fold(0.0, f64::max);
+            // Where a provider charges what a call says it may cost, it believes the same guess.
+            let call = match scenario.provider.charging {
+                Charging::OnArrival => Call::new(&part.model, cost),
+                Charging::Reserved | Charging::AtEnd => Call { used: Some(cost), ..Call::new(&part.model, guess) },
+            };
+            let shares = scenario.limits().map(|limit| call.used().of(&limit.meter) as f64 / limit.units as f64);
+            let weight = shares.fold(0.0, f64::max);
             let job = Job { part: index, call, stated, comes, weight };
             placed.push(((nth as f64 + 0.5) / part.calls as f64, job));
         }

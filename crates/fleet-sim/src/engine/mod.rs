@@ -11,7 +11,7 @@ mod tally;
 use std::collections::VecDeque;
 
 use paceline_core::signal::Source;
-use paceline_core::units::{FleetTime, Span};
+use paceline_core::units::{FleetTime, Milli, Span};
 use paceline_provider_sim::{Answer, Provider, ProviderConfig, SimError};
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -111,6 +111,11 @@ pub(crate) struct Run<'a> {
     free: Vec<WorkerId>,
 }
 
+/// Whether an answer is what the call was made for: not an error, and not a connection that broke.
+pub(crate) fn went_through(answer: &Answer) -> bool {
+    (100..400).contains(&answer.status)
+}
+
 /// The provider of a scenario, for one seed.
 pub(crate) fn provider_config(scenario: &Scenario, seed: u64) -> ProviderConfig {
     ProviderConfig { seed, ..scenario.provider.clone() }
@@ -128,7 +133,7 @@ impl<'a> Run<'a> {
             rng: stream(seed, 1),
             tally: Tally::new(scenario, START),
             film: None,
-            provider: Provider::new(provider_config(scenario, seed))?,
+            provider: Provider::starting_at(provider_config(scenario, seed), START)?,
             agenda: Agenda::default(),
             workers: workers.collect(),
             pools: vec![Pool::default(); scenario.fleet.len()],
@@ -213,7 +218,7 @@ impl<'a> Run<'a> {
             Event::Own(own) => governor.due(own, self),
             Event::Look => {
                 if let Some(film) = &mut self.film {
-                    film.look(&self.provider, self.now);
+                    film.look(&mut self.provider, self.now);
                     self.agenda.plan(self.now + film.bin(), Event::Look);
                 }
             }
@@ -261,7 +266,7 @@ impl<'a> Run<'a> {
         let Some(job) = worker.job.and_then(|job| self.jobs.get(job)) else { return };
         worker.sent_at = self.now;
         let answer = self.provider.arrive(self.now, &job.call);
-        let rejected = answer.status >= 400;
+        let rejected = !went_through(&answer);
         self.tally.sends += 1;
         self.tally.rejected += u64::from(rejected);
         if !rejected {
@@ -276,7 +281,7 @@ impl<'a> Run<'a> {
 
     fn answer(&mut self, id: WorkerId, answer: Answer, governor: &mut dyn Governor) {
         let Some(worker) = self.workers.get_mut(id) else { return };
-        if answer.status < 400 {
+        if went_through(&answer) {
             let wait = worker.sent_at.since(worker.taken_at) - worker.at_provider;
             let class = self.scenario.fleet.get(worker.part).map(|part| part.class).unwrap_or_default();
             self.tally.finished(id, class, wait, self.now);
@@ -312,6 +317,13 @@ impl<'a> Run<'a> {
             }
             self.free.push(id);
         }
+    }
+
+    /// Which part of what the provider's other consumer wanted it did not get; of the meter where that is most.
+    pub(crate) fn taken_from_other(&mut self) -> f64 {
+        let readings = self.provider.levels(self.now);
+        let missed = readings.iter().map(|own| own.drained).filter(|drained| drained.wanted > Milli::ZERO);
+        missed.map(|drained| 1.0 - drained.got.as_milli() as f64 / drained.wanted.as_milli() as f64).fold(0.0, f64::max)
     }
 
     // What governors use.

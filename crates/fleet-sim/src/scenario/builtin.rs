@@ -12,7 +12,13 @@ pub const SUITE: &[(&str, &str)] = &[
     ("no-headers", include_str!("../../scenarios/no-headers.yaml")),
     ("unknown-limit", include_str!("../../scenarios/unknown-limit.yaml")),
     ("no-headers-unknown", include_str!("../../scenarios/no-headers-unknown.yaml")),
+    ("foreign", include_str!("../../scenarios/foreign.yaml")),
+    ("foreign-no-headers", include_str!("../../scenarios/foreign-no-headers.yaml")),
+    ("limit-halves", include_str!("../../scenarios/limit-halves.yaml")),
+    ("limit-doubles", include_str!("../../scenarios/limit-doubles.yaml")),
     ("per-second", include_str!("../../scenarios/per-second.yaml")),
+    ("outage-retry-after", include_str!("../../scenarios/outage-retry-after.yaml")),
+    ("outage-no-header", include_str!("../../scenarios/outage-no-header.yaml")),
 ];
 
 /// Which scenarios to run.

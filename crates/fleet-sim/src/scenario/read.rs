@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use paceline_core::plan::Class;
 use paceline_core::units::Span;
-use paceline_provider_sim::{Dialect, HeaderPolicy, Latency, Limit, LimitGroup, Metering, ProviderConfig};
+use paceline_provider_sim::{
+    Charging, Comeback, Dialect, Failure, HeaderPolicy, Latency, Limit, LimitChange, LimitGroup, Metering, NewLimits,
+    OtherConsumer, Outage, ProviderConfig, parse_percent,
+};
 use serde::{Deserialize, Deserializer};
 
 use super::quantities::{Length, Limits, Part as Share, Units};
@@ -63,6 +66,9 @@ struct Provider {
     mute_body: bool,
     #[serde(default)]
     charge_refused: bool,
+    #[serde(default)]
+    charging: Word<Charging>,
+    other: Option<Word<OtherConsumer>>,
     latency: Option<Length>,
     latency_jitter: Option<Length>,
     latency_refused: Option<Length>,
@@ -148,6 +154,10 @@ enum ClassName {
 #[serde(deny_unknown_fields)]
 struct Event {
     at: Length,
+    limits: Option<Change>,
+    outage: Option<Length>,
+    status: Option<u16>,
+    retry_after: Option<Word<Comeback>>,
     workers_crash: Option<Share>,
     replica_lost: Option<usize>,
     replica_back: Option<usize>,
@@ -191,10 +201,17 @@ impl File {
     fn into_scenario(self, name: &str) -> Result<Scenario, SimulateError> {
         let bad = |problem: String| SimulateError::Scenario { name: name.to_owned(), problem };
         let dialect = self.provider.dialect.0;
-        let provider = self.provider.into_config();
+        let mut provider = self.provider.into_config();
         let fleet: Vec<Part> = self.fleet.0.into_iter().map(FleetPart::into_part).collect();
         let service = self.service.into_spec(dialect, &provider, &fleet);
-        let mut events = self.events.into_iter().map(Event::into_event).collect::<Result<Vec<_>, _>>().map_err(bad)?;
+        let mut events = Vec::new();
+        for event in self.events {
+            match event.into_what().map_err(bad)? {
+                What::Fleet(event) => events.push(event),
+                What::Outage(outage) => provider.outages.push(outage),
+                What::Change(change) => provider.changes.push(change),
+            }
+        }
         events.sort_by_key(|event| event.at);
         Ok(Scenario {
             name: name.to_owned(),
@@ -225,6 +242,8 @@ impl Provider {
             headers: self.headers.0,
             mute_body: self.mute_body,
             charge_refused: self.charge_refused,
+            charging: self.charging.0,
+            other: self.other.map(|other| other.0),
             latency,
             ..ProviderConfig::default()
         }
@@ -321,14 +340,33 @@ fn limit_text(limit: &Limit, metering: Option<Metering>) -> String {
     format!("{}: {{limit: {}, per: {per}{burst}{refill}}}", limit.meter, limit.units)
 }
 
+/// What an event is about.
+enum What {
+    Fleet(FleetEvent),
+    Outage(Outage),
+    Change(LimitChange),
+}
+
 impl Event {
-    fn into_event(self) -> Result<FleetEvent, String> {
+    fn into_what(self) -> Result<What, String> {
         let at = self.at.0;
+        if self.outage.is_none() && (self.status.is_some() || self.retry_after.is_some()) {
+            return Err(format!("the event at {at}: `status` and `retry_after` belong to an `outage`"));
+        }
+        let fleet = |what| What::Fleet(FleetEvent { at, what });
+        let failure = match self.status {
+            Some(0) => Failure::Reset,
+            Some(status) => Failure::Status(status),
+            None => Failure::Status(503),
+        };
+        let comeback = self.retry_after.map(|word| word.0).unwrap_or_default();
         let mut all = [
-            self.workers_crash.map(|share| Happens::WorkersCrash(share.0)),
-            self.replica_lost.map(Happens::ReplicaLost),
-            self.replica_back.map(Happens::ReplicaBack),
-            self.store_away.map(|length| Happens::StoreAway(length.0)),
+            self.outage.map(|length| What::Outage(Outage { failure, comeback, ..Outage::new(at, length.0) })),
+            self.limits.map(|change| What::Change(LimitChange { at, to: change.0 })),
+            self.workers_crash.map(|share| fleet(Happens::WorkersCrash(share.0))),
+            self.replica_lost.map(|index| fleet(Happens::ReplicaLost(index))),
+            self.replica_back.map(|index| fleet(Happens::ReplicaBack(index))),
+            self.store_away.map(|length| fleet(Happens::StoreAway(length.0))),
         ]
         .into_iter()
         .flatten();
@@ -336,7 +374,33 @@ impl Event {
         if all.next().is_some() {
             return Err(format!("the event at {at} is several: write one entry for each"));
         }
-        Ok(FleetEvent { at, what })
+        Ok(what)
+    }
+}
+
+/// `50%` of what limits were at the start, or limits.
+struct Change(NewLimits);
+
+impl<'de> Deserialize<'de> for Change {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+        impl<'de> serde::de::Visitor<'de> for Visit {
+            type Value = Change;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a percentage of what limits were, such as 50%, or limits such as {requests: 600/min}")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Change, E> {
+                parse_percent(text).map(|ppm| Change(NewLimits::Scaled { ppm })).map_err(E::custom)
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<Change, A::Error> {
+                let limits = Limits::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+                Ok(Change(NewLimits::Stated(LimitGroup::shared(limits.0))))
+            }
+        }
+        deserializer.deserialize_any(Visit)
     }
 }
 

@@ -8,6 +8,7 @@ use paceline_core::units::{FleetTime, Span};
 use paceline_provider_sim::Answer;
 
 use crate::engine::jobs::Job;
+use crate::engine::went_through;
 use crate::scenario::Part;
 
 /// One worker's side of the conversation.
@@ -65,18 +66,18 @@ impl Client {
 
     /// Says what the provider said.
     pub(super) fn report(&self, answer: Answer, job: &Job) -> ReportRequest {
-        let is_refusal = answer.status >= 400;
+        let is_refusal = !went_through(&answer);
         let usage = if is_refusal {
             Amounts::default()
         } else {
             let meters = job.stated.iter().map(|(meter, _)| meter.as_str());
-            Amounts::from_pairs(meters.map(|meter| (meter, job.call.cost.of(meter))))
+            Amounts::from_pairs(meters.map(|meter| (meter, job.call.used().of(meter))))
         };
         ReportRequest {
             identity: String::new(),
             lease_id: self.lease_id.clone(),
             seq: 1,
-            outcome: Outcome::Response,
+            outcome: if answer.is_reset() { Outcome::ConnectionFailed } else { Outcome::Response },
             status: u32::from(answer.status),
             grpc_status: None,
             headers: answer.headers,

@@ -21,7 +21,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use crate::engine::jobs::stream;
-use crate::engine::{Governor, Own, Run, WorkerId};
+use crate::engine::{Governor, Own, Run, WorkerId, went_through};
 use crate::error::SimulateError;
 use crate::scenario::{Happens, Scenario, ServiceSpec};
 use client::Client;
@@ -435,7 +435,7 @@ impl Governor for Service {
     fn answered(&mut self, worker: WorkerId, answer: ProviderAnswer, run: &mut Run<'_>) {
         let Some(job) = run.job_of(worker).and_then(|job| run.jobs.get(job)) else { return };
         let Some(client) = self.clients.get_mut(worker) else { return };
-        let is_refusal = answer.status >= 400;
+        let is_refusal = !went_through(&answer);
         let report = Box::new(client.report(answer, job));
         if is_refusal {
             client.report = Some(report.clone());

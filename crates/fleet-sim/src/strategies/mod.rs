@@ -12,7 +12,7 @@ use paceline_provider_sim::{Answer, Call};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 
-use crate::engine::{Governor, Own, Run, WorkerId};
+use crate::engine::{Governor, Own, Run, WorkerId, went_through};
 use crate::error::{SimulateError, suggest};
 use crate::scenario::{Happens, Scenario};
 
@@ -130,7 +130,7 @@ impl Governor for Alone {
 
     fn answered(&mut self, worker: WorkerId, answer: Answer, run: &mut Run<'_>) {
         let Some((strategy, refusals)) = self.workers.get_mut(worker) else { return };
-        if answer.status < 400 {
+        if went_through(&answer) {
             return strategy.went_through(&answer, run.now);
         }
         *refusals += 1;
