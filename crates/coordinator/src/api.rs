@@ -162,6 +162,8 @@ pub struct ReportRequest {
     pub body: Vec<u8>,
     /// Actual units.
     pub usage: Amounts,
+    /// Whether the usage is a guess: it settles, and nothing is learned from it.
+    pub usage_estimated: bool,
     /// Nothing more will come.
     pub is_final: bool,
     /// Time since the response arrived at the worker.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use paceline_core::report::Outcome;
-use paceline_telemetry::{AcquireOutcome, ReportOutcome, ScopeLabels, Status, Telemetry};
+use paceline_telemetry::{AcquireOutcome, ReportOutcome, ScopeLabels, Status, Telemetry, UnitsKind};
 
 use crate::api::Target;
 use crate::scope::{DecidedAs, Event};
@@ -73,6 +73,14 @@ impl Recorder {
             Event::LimitFlapped { model } => {
                 let labels = self.labels_of(&model);
                 self.telemetry.learned_limit_flap(&labels);
+            }
+            Event::Used { model, is_retry, units } => {
+                let labels = self.labels_of(&model);
+                let kind = if is_retry { UnitsKind::Retry } else { UnitsKind::First };
+                for of in units {
+                    self.telemetry.units(&labels, &of.meter, kind, of.used);
+                    self.telemetry.units(&labels, &of.meter, UnitsKind::Overrun, of.overrun);
+                }
             }
             Event::Repaired(fields) => self.repaired(fields),
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rand::Rng;
 
 use crate::bucket::BucketState;
+use crate::charge::cost_in;
 use crate::delays::{self, Cause, DelayPart, RunnerUp};
 use crate::denial::{Denial, Reason};
 use crate::floor::Floor;
@@ -17,8 +18,8 @@ use crate::holds::Holds;
 use crate::jitter::uniform;
 use crate::lease::{Charge, Serial};
 use crate::opening::Opening;
-use crate::plan::{Class, Refill};
-use crate::queue::{Ask, AskId, LaneKey, Queue, cost_in};
+use crate::plan::{CONCURRENCY, Class};
+use crate::queue::{Ask, AskId, LaneKey, Queue};
 use crate::signal::Source;
 use crate::units::{FleetTime, Milli, Span};
 use crate::value::{Binding, ScopeValue};
@@ -132,9 +133,9 @@ pub fn outlook(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime,
         ends_at = ends_at.max(opening.at);
         openings.push((opening, None));
     }
-    for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
+    for index in &binding.buckets {
         let Some(bucket) = value.buckets.get(*index) else { continue };
-        let (cost, _) = charge_for(value, ask, *index, &plan.meter);
+        let (cost, _) = charge_for(value, ask, *index);
         let opening = bucket.opens(cost, now, waited);
         if opening.source == Source::Concurrency {
             ends_at = ends_at.max(opening.at);
@@ -168,9 +169,9 @@ pub fn outlook(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime,
 }
 
 /// What `ask` is charged in the bucket at `index`, and whether that was filled in.
-pub fn charge_for(value: &ScopeValue, ask: &Ask, index: usize, meter: &str) -> (Milli, bool) {
+pub fn charge_for(value: &ScopeValue, ask: &Ask, index: usize) -> (Milli, bool) {
     let Some(bucket) = value.buckets.get(index) else { return (Milli::ZERO, false) };
-    let (cost, guessed) = cost_in(ask, meter, || bucket.guess_cost());
+    let (cost, guessed) = cost_in(value, ask, bucket);
     match bucket.capacity() {
         Some(capacity) if ask.cost_estimated && cost > capacity => (capacity, guessed),
         _ => (cost, guessed),
@@ -189,7 +190,7 @@ fn ramp_opening(value: &ScopeValue, binding: &Binding, now: FleetTime) -> Option
     let mut rated = value.rated(&binding.buckets).peekable();
     rated.peek()?;
     // A person who told how many may be in flight has told the limit there is.
-    let told = binding.plan.buckets.iter().any(|bucket| bucket.refill == Some(Refill::Held) && bucket.limit.is_some());
+    let told = binding.plan.buckets.iter().any(|bucket| &*bucket.meter == CONCURRENCY && bucket.limit.is_some());
     if told || rated.any(|bucket| bucket.told_rate().is_some() || bucket.ceiling.measured > Milli::ZERO) {
         return None;
     }
@@ -284,7 +285,7 @@ pub fn verdict(value: &ScopeValue, binding: &Binding, ask: &Ask, seen: &Outlook,
 fn too_large(value: &ScopeValue, binding: &Binding, ask: &Ask) -> Option<Denial> {
     binding.plan.buckets.iter().zip(&binding.buckets).find_map(|(plan, index)| {
         let bucket = value.buckets.get(*index)?;
-        let (cost, _) = charge_for(value, ask, *index, &plan.meter);
+        let (cost, _) = charge_for(value, ask, *index);
         let capacity = bucket.capacity().filter(|capacity| cost > *capacity)?;
         Some(Denial {
             reason: Reason::CostExceedsCapacity,
@@ -302,8 +303,8 @@ fn too_large(value: &ScopeValue, binding: &Binding, ask: &Ask) -> Option<Denial>
 
 fn bind(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Binding {
     let binding = value.bind(&ask.plan, now);
-    for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
-        let one_call = value.buckets.get(*index).map(|bucket| cost_in(ask, &plan.meter, || bucket.guess_cost()).0);
+    for index in &binding.buckets {
+        let one_call = value.buckets.get(*index).map(|bucket| cost_in(value, ask, bucket).0);
         if let (Some(bucket), Some(cost)) = (value.buckets.get_mut(*index), one_call) {
             bucket.start(now, cost);
         }
@@ -428,9 +429,9 @@ fn jitter<R: Rng + ?Sized>(
 ) -> Span {
     let mut spacing = Span::ZERO;
     let mut room = Span::MAX;
-    for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
+    for index in &binding.buckets {
         let Some(bucket) = value.buckets.get(*index).filter(|bucket| !bucket.is_held()) else { continue };
-        let (cost, _) = charge_for(value, ask, *index, &plan.meter);
+        let (cost, _) = charge_for(value, ask, *index);
         spacing = spacing.max(bucket.gap(cost, base));
         room = room.min(bucket.room(base));
     }
@@ -460,7 +461,7 @@ fn grant(
     let mut charges = Vec::with_capacity(binding.buckets.len());
     let mut estimated = Vec::new();
     for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
-        let (amount, guessed) = charge_for(value, ask, *index, &plan.meter);
+        let (amount, guessed) = charge_for(value, ask, *index);
         let Some(bucket) = value.buckets.get_mut(*index) else { continue };
         let held = bucket.is_held();
         let taken = bucket.take(amount, base.unwrap_or(send_at), send_at, base.is_some(), hold_until);

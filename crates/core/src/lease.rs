@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::plan::{BucketId, Class};
+use crate::plan::{BucketId, CONCURRENCY, Class};
 use crate::signal::Source;
 use crate::units::{FleetTime, Milli, Span};
 
@@ -108,6 +108,11 @@ impl Lease {
     /// The time from the attempt's first ask to its send time.
     pub fn waited(&self) -> Span {
         self.send_at.since(self.asked_at)
+    }
+
+    /// Whether it holds units of a stock, other than its place among the calls in flight.
+    pub fn puts_into_stock(&self) -> bool {
+        self.charges.iter().any(|charge| charge.held && charge.amount > Milli::ZERO && &*charge.bucket.name != CONCURRENCY)
     }
 
     /// When it ends if nobody reports.

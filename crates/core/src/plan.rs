@@ -7,6 +7,9 @@ use std::sync::Arc;
 use crate::calendar::Calendar;
 use crate::units::Span;
 
+/// The meter that counts calls in flight.
+pub const CONCURRENCY: &str = "concurrency";
+
 /// How urgent a call is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
@@ -119,7 +122,7 @@ pub enum Refill {
     Continuous,
     /// All at once at the end of each window of `per`; until a header tells its phase, the window starts at the first grant.
     Window,
-    /// Never: units come back when the calls that hold them end (concurrency).
+    /// Never: units come back when the calls that hold them end (calls in flight, stocks such as enqueued tokens).
     Held,
 }
 

@@ -12,7 +12,8 @@ use crate::amounts::Amounts;
 use crate::delays::{self, Cause, DelayPart, Ledger, RunnerUp, Snapshot};
 use crate::lease::{CallFloor, Serial};
 use crate::plan::{Class, GroupPlan};
-use crate::units::{FleetTime, Milli, Span};
+use crate::units::{FleetTime, Span};
+use crate::usage::CallKind;
 
 /// The most calls that wait in one group.
 pub const MOST_WAITING_IN_GROUP: usize = 10_000;
@@ -33,6 +34,8 @@ pub struct Ask {
     pub plan: Arc<GroupPlan>,
     /// What it costs, as stated.
     pub cost: Amounts,
+    /// What kind of call it is, for what it does not state.
+    pub kind: CallKind,
     /// Whether the cost is a guess: then it is cut to what fits instead of refused.
     pub cost_estimated: bool,
     /// When this attempt was first asked for.
@@ -312,14 +315,5 @@ impl Lane {
                 waiting.snapshot = self.ledger.snapshot();
             }
         }
-    }
-}
-
-/// What a call costs in one bucket.
-pub fn cost_in(ask: &Ask, meter: &str, guess: impl FnOnce() -> Milli) -> (Milli, bool) {
-    match (ask.cost.of(meter), meter) {
-        (Some(units), _) => (Milli::from_units(units), false),
-        (None, "requests" | "concurrency") => (Milli::from_units(1), false),
-        (None, _) => (guess(), true),
     }
 }

@@ -4,6 +4,7 @@ use rand::Rng;
 
 use crate::amounts::Amounts;
 use crate::backoff;
+use crate::charge::used_in;
 use crate::evidence;
 use crate::holds::Holds;
 use crate::learn::{self, Seen};
@@ -143,14 +144,18 @@ fn settle(value: &mut ScopeValue, lease: &Lease, report: &Report<'_>, now: Fleet
         // A service that is away charges nothing.
         return release(value, lease);
     }
+    let puts_into_stock = lease.puts_into_stock();
     for charge in &lease.charges {
         let Some(bucket) = value.position(&charge.bucket).and_then(|index| value.buckets.get_mut(index)) else { continue };
         if charge.held {
             bucket.holds.free(lease.hold_until, charge.amount);
             continue;
         }
-        let actual = report.usage.and_then(|usage| usage.of(&bucket.plan.meter)).map(Milli::from_units);
-        if let Some(actual) = actual {
+        // What a stock counts is not counted again by what it was handed over with.
+        if puts_into_stock && charge.amount == Milli::ZERO {
+            continue;
+        }
+        if let Some(actual) = report.usage.and_then(|usage| used_in(usage, &bucket.plan.meter)).map(Milli::from_units) {
             bucket.note_usage(charge.amount, actual);
             bucket.settle(charge.amount - actual, charge.mark, charge.window_end, now);
         }

@@ -78,14 +78,11 @@ impl BucketState {
         Milli::from_milli(i64::try_from(used.clamp(cost / 20, cost * 4)).unwrap_or(i64::MAX))
     }
 
-    /// What to charge a call that does not say what it costs here: what calls typically cost, else a hundredth of the
-    /// capacity; at least one unit, never more than half of what fits.
+    /// What to charge a call that does not say what it costs here while nobody knows what such calls use: a hundredth of the
+    /// capacity, at least one unit.
     pub fn guess_cost(&self) -> Milli {
-        let one = Milli::from_units(1);
-        let Some(capacity) = self.capacity() else { return self.typical.max(one) };
-        let guess = if self.typical > Milli::ZERO { self.typical } else { Milli::from_milli(capacity.as_milli() / 100) };
-        let whole = Milli::from_units(guess.as_units_floor());
-        whole.min(Milli::from_milli(capacity.as_milli() / 2)).max(one)
+        let hundredth = self.capacity().map_or(0, |capacity| capacity.as_units_floor() / 100);
+        Milli::from_units(hundredth.max(1))
     }
 
     /// What grants of `reserved` units may turn out to use: no less, and more where calls typically overrun.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::amounts::Amounts;
 use crate::breaker::Breaker;
 use crate::bucket::BucketState;
 use crate::floor::Floor;
 use crate::holds::Holds;
-use crate::plan::{BucketId, BucketPlan, GroupPlan};
+use crate::plan::{BucketId, BucketPlan, GroupPlan, Refill};
 use crate::units::{FleetTime, Milli, Span};
+use crate::usage::{CallKind, Form, UsageBook};
 
 /// From this many groups under a catch-all pattern on, further models share the group `other`.
 pub const MOST_EACH_GROUPS: usize = 63;
@@ -34,6 +36,8 @@ pub struct ScopeValue {
     /// When what was stored of this scope was lost or damaged; [`FleetTime::ZERO`]: never. Buckets that are new within their
     /// window after it may be old ones: they start cautiously, whatever the configuration says (I-10).
     pub lost_at: FleetTime,
+    /// What calls turned out to use, and how long they ran.
+    pub usage: UsageBook,
 }
 
 /// The state of one group of models.
@@ -166,6 +170,15 @@ impl ScopeValue {
         floors.chain(flights).chain(buckets).fold(now, FleetTime::max)
     }
 
+    /// Remembers what a call of this kind used, in the meters that anybody will ask for.
+    pub fn note_usage(&mut self, kind: &CallKind, plan: &GroupPlan, form: Form, usage: &Amounts, now: FleetTime) {
+        let rated = plan.buckets.iter().filter(|bucket| bucket.refill != Some(Refill::Held)).map(|bucket| &*bucket.meter);
+        // A call that states only one of them is charged the other as learned.
+        let parts = plan.buckets.iter().any(|bucket| &*bucket.meter == "tokens");
+        let parts = ["input_tokens", "output_tokens"].into_iter().filter(|_| parts);
+        self.usage.note_usage(kind, &plan.key, form, usage, rated.chain(parts), now);
+    }
+
     /// Frees what has expired; returns how many leases ended without a report.
     pub fn expire(&mut self, now: FleetTime) -> u64 {
         for bucket in &mut self.buckets {
@@ -225,7 +238,7 @@ impl ScopeValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Class, ClassPolicy, Owner, Refill, StartLevel};
+    use crate::plan::{Class, ClassPolicy, Owner, StartLevel};
 
     fn plan() -> Arc<GroupPlan> {
         let key: Arc<str> = Arc::from("m");

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use paceline_core::amounts::Amounts;
 use paceline_core::breaker::Breaker;
 use paceline_core::bucket::{BucketState, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
@@ -21,6 +22,7 @@ use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
 use paceline_core::trail::Trail;
 use paceline_core::units::{FleetTime, Milli, Span};
+use paceline_core::usage::{CallKind, Form, UsageBook};
 use paceline_core::value::{GroupState, ScopeValue};
 use paceline_store::Version;
 use paceline_store::codec::{self, Decoded, Header};
@@ -67,7 +69,22 @@ fn value() -> ScopeValue {
         last_refusal: Some((Arc::from("gpt-*"), NOW - Span::from_millis(250))),
         repaired: 4,
         lost_at: NOW - Span::from_secs(30),
+        usage: usage(),
     }
+}
+
+/// Text and media of one model, under a label too, and how long its calls ran.
+fn usage() -> UsageBook {
+    let mut book = UsageBook::default();
+    let kind = CallKind::new("gpt-4o", "search");
+    for tokens in [0, 900, 1_000, 64_000] {
+        let usage = Amounts::from_pairs([("tokens", tokens), ("images", 1)]);
+        for form in [Form::Text, Form::Media] {
+            book.note_usage(&kind, &Arc::from("gpt-*"), form, &usage, ["tokens", "images"].into_iter(), NOW);
+        }
+        book.note_run(&kind.model, Span::from_secs(3), NOW);
+    }
+    book
 }
 
 /// Continuous refill, everything configured and everything learned.

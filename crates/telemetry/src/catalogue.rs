@@ -4,8 +4,10 @@
 use paceline_core::plan::Class;
 use paceline_core::signal::Source;
 
-use crate::labels::AcquireOutcome;
-use crate::series::{MAX_BUCKETS_PER_SCOPE, MAX_HEADERS, MAX_PROVIDERS, MAX_REASONS_PER_SCOPE, MAX_REPORTS_PER_PROVIDER};
+use crate::labels::{AcquireOutcome, UnitsKind};
+use crate::series::{
+    MAX_BUCKETS_PER_SCOPE, MAX_HEADERS, MAX_METERS_PER_SCOPE, MAX_PROVIDERS, MAX_REASONS_PER_SCOPE, MAX_REPORTS_PER_PROVIDER,
+};
 
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -203,6 +205,17 @@ pub const LATE_USES: Metric = Metric {
     series: SeriesBound::PerScope(1),
 };
 
+/// What calls used.
+pub const UNITS: Metric = Metric {
+    name: "paceline_units_total",
+    kind: Kind::Counter,
+    unit: "{unit}",
+    labels: &["provider", "account", "model", "meter", "kind"],
+    help: "Units that ended calls used, as reported or else as reserved, by meter; kind `overrun` is the part beyond the reservation.",
+    question: "Who uses what, what do retries cost, and how often is more used than was reserved?",
+    series: SeriesBound::PerScope((MAX_METERS_PER_SCOPE + 1) * UnitsKind::ALL.len()),
+};
+
 /// Swaps lost to another replica.
 pub const STORE_CONFLICTS: Metric = Metric {
     name: "paceline_store_conflicts_total",
@@ -270,7 +283,7 @@ pub const LEARNED_LIMIT_FLAPS: Metric = Metric {
 };
 
 /// Every metric, in the order of the reference.
-pub const CATALOGUE: [&Metric; 17] = [
+pub const CATALOGUE: [&Metric; 18] = [
     &DELAY_SECONDS,
     &WAIT_SECONDS,
     &OLDEST_WAIT_SECONDS,
@@ -280,6 +293,7 @@ pub const CATALOGUE: [&Metric; 17] = [
     &REPORTS,
     &SIGNALS,
     &UNREAD_HEADERS,
+    &UNITS,
     &LEASES_EXPIRED,
     &LATE_USES,
     &LEARNED_LIMIT_FLAPS,
@@ -291,7 +305,7 @@ pub const CATALOGUE: [&Metric; 17] = [
 ];
 
 /// What each label means; `{sources}` in a text stands for the list of sources.
-pub const LABELS: [(&str, &str); 15] = [
+pub const LABELS: [(&str, &str); 17] = [
     ("account", "Whose quota: the name workers send, never a key."),
     (
         "bucket",
@@ -299,6 +313,11 @@ pub const LABELS: [(&str, &str); 15] = [
     ),
     ("hash", "Of the configuration in force."),
     ("header", "A header's name in lower case, never its value; `other` beyond 200 names."),
+    (
+        "kind",
+        "Of units: `first` or `retry` by the attempt that used them; `overrun`: the part of either that its reservation did not cover.",
+    ),
+    ("meter", "What is counted: `requests`, `tokens`, `images`, ...; `other` beyond eight of a scope."),
     ("model", "What the provider meters apart: a model, a deployment, a resource; may be empty."),
     (
         "outcome",

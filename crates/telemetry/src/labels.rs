@@ -28,6 +28,31 @@ impl AcquireOutcome {
     }
 }
 
+/// Which units are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnitsKind {
+    /// Used by first attempts.
+    First,
+    /// Used by later attempts.
+    Retry,
+    /// Used beyond the reservation, by either.
+    Overrun,
+}
+
+impl UnitsKind {
+    /// Every kind, in order.
+    pub const ALL: [Self; 3] = [Self::First, Self::Retry, Self::Overrun];
+
+    /// The label's value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Retry => "retry",
+            Self::Overrun => "overrun",
+        }
+    }
+}
+
 /// What a worker reported about its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReportOutcome {

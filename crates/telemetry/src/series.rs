@@ -11,12 +11,14 @@ use paceline_core::plan::Class;
 use paceline_core::signal::Source;
 
 use crate::instruments::Instruments;
-use crate::labels::{AcquireOutcome, ReportOutcome};
+use crate::labels::{AcquireOutcome, ReportOutcome, UnitsKind};
 
 /// Providers with series of their own; later ones are summed as `other`.
 pub(crate) const MAX_PROVIDERS: usize = 64;
 /// Buckets of one scope with series of their own.
 pub(crate) const MAX_BUCKETS_PER_SCOPE: usize = 8;
+/// Meters of one scope with series of their own.
+pub(crate) const MAX_METERS_PER_SCOPE: usize = 8;
 /// (outcome, reason) pairs of one scope.
 pub(crate) const MAX_REASONS_PER_SCOPE: usize = 32;
 /// (outcome, status, verdict) triples of one provider.
@@ -75,6 +77,8 @@ pub(crate) struct ScopeSeries {
     acquires: Bounded<(AcquireOutcome, &'static str), BoundCounter<u64>>,
     delays: Bounded<Box<str>, BySource>,
     delays_of_others: BySource,
+    units: Bounded<Box<str>, ByKind>,
+    units_of_others: OnceLock<ByKind>,
     pub(crate) leases_expired: BoundCounter<u64>,
     pub(crate) late_uses: BoundCounter<u64>,
     pub(crate) learned_limit_flaps: BoundCounter<u64>,
@@ -92,6 +96,8 @@ impl ScopeSeries {
             acquires: Bounded::new(MAX_REASONS_PER_SCOPE),
             delays: Bounded::new(MAX_BUCKETS_PER_SCOPE),
             delays_of_others: BySource::default(),
+            units: Bounded::new(MAX_METERS_PER_SCOPE),
+            units_of_others: OnceLock::new(),
             leases_expired,
             late_uses,
             learned_limit_flaps,
@@ -118,10 +124,31 @@ impl ScopeSeries {
         }
     }
 
+    pub(crate) fn units(&self, instruments: &Instruments, meter: &str, kind: UnitsKind, units: u64) {
+        // All kinds of a meter at once: the first overrun must show as a rise.
+        let bind = |meter: &str| {
+            UnitsKind::ALL.map(|kind| instruments.units.bind(&self.and([label("meter", meter), label("kind", kind.name())])))
+        };
+        let add = |series: &ByKind| {
+            let [first, retry, overrun] = series;
+            match kind {
+                UnitsKind::First => first.add(units),
+                UnitsKind::Retry => retry.add(units),
+                UnitsKind::Overrun => overrun.add(units),
+            }
+        };
+        if self.units.with(meter, || (meter.into(), bind(meter)), add).is_none() {
+            add(self.units_of_others.get_or_init(|| bind(OTHER)));
+        }
+    }
+
     fn and(&self, more: [KeyValue; 2]) -> Vec<KeyValue> {
         self.base.iter().cloned().chain(more).collect()
     }
 }
+
+/// One counter of units per kind.
+type ByKind = [BoundCounter<u64>; UnitsKind::ALL.len()];
 
 /// One counter of seconds per source, each bound when it is first needed.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use prometheus::{Registry, TextEncoder};
 
 use crate::Error;
 use crate::instruments::{self, Instruments};
-use crate::labels::{AcquireOutcome, ReloadResult, ReportOutcome, Status};
+use crate::labels::{AcquireOutcome, ReloadResult, ReportOutcome, Status, UnitsKind};
 use crate::load::{Load, Observed};
 use crate::series::{Bounded, MAX_HEADERS, MAX_PROVIDERS, OTHER, ProviderSeries, ScopeSeries, label};
 
@@ -156,6 +156,11 @@ impl Telemetry {
         if counted.flatten().is_none() {
             instruments.unread_headers.add(1, &attributes(OTHER));
         }
+    }
+
+    /// Adds to the units that ended calls used.
+    pub fn units(&self, scope: &ScopeLabels, meter: &str, kind: UnitsKind, units: u64) {
+        scope.scope.units(&self.0.instruments, meter, kind, units);
     }
 
     /// Counts leases that ended without a report.

@@ -9,7 +9,7 @@ use paceline_core::signal::Source;
 use paceline_core::units::Span;
 use paceline_telemetry::catalogue::{LABELS, SeriesBound, WAIT_BOUNDS_SECONDS};
 use paceline_telemetry::{
-    AcquireOutcome, CATALOGUE, Kind, Load, Metric, Options, ReloadResult, ReportOutcome, Status, Telemetry,
+    AcquireOutcome, CATALOGUE, Kind, Load, Metric, Options, ReloadResult, ReportOutcome, Status, Telemetry, UnitsKind,
 };
 use proptest::prelude::*;
 
@@ -62,6 +62,7 @@ fn one_of_each(telemetry: &Telemetry) {
     telemetry.report(&scope, ReportOutcome::Response, Status::Http(429), "retry");
     telemetry.signal(&scope, Source::RetryAfterSeconds);
     telemetry.unread_header(&scope, "X-RateLimit-Mystery");
+    telemetry.units(&scope, "tokens", UnitsKind::Overrun, 30);
     telemetry.leases_expired(&scope, 2);
     telemetry.late_use(&scope);
     telemetry.learned_limit_flap(&scope);
@@ -97,6 +98,8 @@ fn every_event_shows_under_its_labels() {
     assert_eq!(value(&seen, "paceline_unread_headers_total", &header), 1.0);
     assert_eq!(value(&seen, "paceline_leases_expired_total", &scope), 2.0);
     assert_eq!(value(&seen, "paceline_late_uses_total", &scope), 1.0);
+    assert_eq!(value(&seen, "paceline_units_total", &[("meter", "tokens"), ("kind", "overrun")]), 30.0);
+    assert_eq!(value(&seen, "paceline_units_total", &[("meter", "tokens"), ("kind", "first")]), 0.0, "shown from the start");
     assert_eq!(value(&seen, "paceline_learned_limit_flaps_total", &scope), 1.0);
     assert_eq!(value(&seen, "paceline_store_conflicts_total", &[]), 1.0);
     assert_eq!(value(&seen, "paceline_state_repaired_total", &[]), 3.0);

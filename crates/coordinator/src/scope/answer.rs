@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use paceline_core::decide::{self, Slot};
 use paceline_core::delays::{DelayPart, RunnerUp};
 use paceline_core::lease::CallFloor;
-use paceline_core::plan::Class;
+use paceline_core::plan::{CONCURRENCY, Class};
 use paceline_core::queue::{Ask, AskId};
 use paceline_core::units::{FleetTime, Span};
 use prost::Message;
@@ -66,7 +66,7 @@ impl Scope {
     pub(super) fn grant_again(&self, record: &Record, now: FleetTime) -> Grant {
         let lease = wire::lease_of(&record.lease);
         let mut reserved: BTreeMap<String, u64> = BTreeMap::new();
-        for charge in lease.charges.iter().filter(|charge| !charge.held) {
+        for charge in lease.charges.iter().filter(|charge| !charge.held || &*charge.bucket.name != CONCURRENCY) {
             let units = charge.amount.as_units_floor();
             let meter = self.value.position(&charge.bucket).and_then(|index| self.value.buckets.get(index));
             let meter = meter.map_or_else(|| charge.bucket.name.to_string(), |bucket| bucket.plan.meter.to_string());
@@ -184,9 +184,9 @@ impl Scope {
         now: FleetTime,
     ) -> Span {
         let opens = if seen.opening.at == FleetTime::MAX { Span::from_secs(1) } else { from_now(seen.opening.at, now) };
-        let per_call = binding.buckets.iter().zip(&binding.plan.buckets).filter_map(|(index, plan)| {
+        let per_call = binding.buckets.iter().filter_map(|index| {
             let bucket = self.value.buckets.get(*index)?;
-            let (cost, _) = decide::charge_for(&self.value, ask, *index, &plan.meter);
+            let (cost, _) = decide::charge_for(&self.value, ask, *index);
             let rate = bucket.rate()?;
             // A window's quota is handed out as soon as it opens.
             Some(if bucket.is_windowed() { bucket.gap(cost, now) } else { rate.time_for(cost) })

@@ -10,8 +10,9 @@ use paceline_core::queue::{Ask, MOST_WAITING_IN_GROUP};
 use paceline_core::report;
 use paceline_core::units::{FleetTime, Span};
 
+use super::used::kind_of;
 use super::{AskInput, Call, Effects, Event, Input, ReplyId, Scope, reply_to};
-use crate::api::{Answer, CallError, DEFAULT_TTL, Denied, FIRST_HOLD, LONGEST_TTL, ReportAnswer};
+use crate::api::{Answer, CallError, Denied, FIRST_HOLD, ReportAnswer};
 use crate::record::{CallKey, Record};
 use crate::scope::DecidedAs;
 use crate::wire;
@@ -91,12 +92,14 @@ impl Scope {
     ) -> Ask {
         let request = &input.request;
         self.next_ask += 1;
+        let ttl = self.ttl_of(request, &plan);
         Ask {
             id: self.next_ask,
             stamp: past.stamp.unwrap_or_else(|| self.next_serial(now)),
             class: request.class,
             plan,
             cost: request.cost.clone(),
+            kind: kind_of(&request.target.model, &request.labels),
             cost_estimated: request.cost_estimated,
             asked_at: past.asked_at.unwrap_or(now),
             entered_at: now,
@@ -104,7 +107,7 @@ impl Scope {
             until_deadline: bounds.until_deadline,
             honor_cap: policy.honor_cap,
             not_before: past.call_floor,
-            ttl: request.run_time.map_or(DEFAULT_TTL, |ttl| ttl.max(Span::from_secs(1)).min(LONGEST_TTL)),
+            ttl,
             prior: past.prior,
         }
     }

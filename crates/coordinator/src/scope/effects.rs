@@ -97,8 +97,28 @@ pub enum Event {
         /// For which model.
         model: Arc<str>,
     },
+    /// A call ended that was sent.
+    Used {
+        /// For which model.
+        model: Arc<str>,
+        /// Whether it was not the first attempt.
+        is_retry: bool,
+        /// What it used.
+        units: Vec<UnitsOf>,
+    },
     /// Fields of the value were out of bounds and were pulled back.
     Repaired(u64),
+}
+
+/// What a call used of one meter, in units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitsOf {
+    /// The meter.
+    pub meter: Arc<str>,
+    /// In all.
+    pub used: u64,
+    /// Of that, what its reservation did not cover.
+    pub overrun: u64,
 }
 
 /// How an ask ended.

@@ -8,6 +8,7 @@ mod input;
 mod report;
 mod undo;
 mod unread;
+mod used;
 mod view;
 
 use std::collections::{BTreeSet, HashMap};
@@ -28,7 +29,7 @@ use crate::record::{CallKey, Record};
 use crate::settings::Settings;
 use crate::token::Keyring;
 
-pub use effects::{DecidedAs, Effects, Event, RecordChange, Reply, ReplyId, ReportEvent};
+pub use effects::{DecidedAs, Effects, Event, RecordChange, Reply, ReplyId, ReportEvent, UnitsOf};
 pub(crate) use input::GivenBack;
 pub use input::{AskInput, Input, ReleaseInput, ReportInput};
 pub use view::{BucketView, FloorView, GroupView, LaneView, ScopeView, UnreadView};

@@ -51,6 +51,9 @@ impl Scope {
         if is_open || teaches {
             fx.bind(reply, Input::Report(reply, input.clone()));
             done = self.apply(&lease, &input, is_open, teaches, now, rng).unwrap_or(done);
+            if is_final && (is_open || refused == Some(NotApplied::LeaseExpired)) {
+                self.learn_use(&lease, wire, &input, is_open, now, fx);
+            }
         }
         let verdict = is_final.then(|| match own.and_then(|record| record.verdict).filter(|_| !is_open) {
             Some(earlier) => earlier,

@@ -12,3 +12,4 @@ mod laws;
 mod leases;
 mod places;
 mod retries;
+mod uses;

@@ -68,6 +68,7 @@ pub(crate) fn report(lease_id: &str, seq: u32, outcome: Outcome) -> ReportReques
         headers: Vec::new(),
         body: Vec::new(),
         usage: Amounts::default(),
+        usage_estimated: false,
         is_final: outcome.is_final(),
         age: Span::ZERO,
         retry: None,

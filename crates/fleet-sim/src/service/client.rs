@@ -83,6 +83,7 @@ impl Client {
             headers: answer.headers,
             body: if is_refusal { answer.body.into_bytes() } else { Vec::new() },
             usage,
+            usage_estimated: false,
             is_final: true,
             age: Span::ZERO,
             retry: is_refusal.then(RetryAsk::default),

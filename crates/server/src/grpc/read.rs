@@ -97,6 +97,7 @@ pub(super) fn report(message: v1::ReportRequest) -> Result<ReportRequest, Status
         headers: message.headers.into_iter().map(|header| (header.name, header.value)).collect(),
         body: first_bytes(message.body),
         usage: amounts(&message.usage),
+        usage_estimated: message.usage_estimated,
         is_final: message.r#final,
         age: age.unwrap_or(Span::ZERO),
         retry,

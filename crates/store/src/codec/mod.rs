@@ -11,6 +11,7 @@ mod read;
 mod strategies;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod wire;
 mod write;
 

@@ -9,6 +9,7 @@ use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::level::{Level, Rate};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli};
+use paceline_core::usage::UsageBook;
 use paceline_core::value::{GroupState, MOST_BUCKETS, RAMP_START, ScopeValue};
 use prost::Message;
 
@@ -30,10 +31,13 @@ pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
         last_refusal: stored.last_refusal.and_then(|refusal| last_refusal(&refusal, &mut checks)),
         repaired: stored.repaired,
         lost_at: checks.instant(stored.lost_at).min(now),
+        usage: UsageBook::default(),
     };
+    let of_buckets = checks.found;
+    let value = ScopeValue { usage: super::usage::read(stored.usage, &mut checks), ..value };
     let repaired = value.repaired.saturating_add(checks.found);
     // What was dropped must not come back as a bucket that nobody has used.
-    let lost_at = if checks.found > 0 { now } else { value.lost_at };
+    let lost_at = if of_buckets > 0 { now } else { value.lost_at };
     (ScopeValue { repaired, lost_at, ..value }, checks.found)
 }
 

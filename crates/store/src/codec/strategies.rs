@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use paceline_core::amounts::Amounts;
 use paceline_core::breaker::Breaker;
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
@@ -15,6 +16,7 @@ use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
 use paceline_core::trail::Trail;
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
+use paceline_core::usage::{CallKind, Form, UsageBook};
 use paceline_core::value::{GroupState, ScopeValue};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -33,12 +35,28 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
     let groups = btree_map(name(), group(), 0..4)
         .prop_map(|groups| groups.into_iter().map(|(key, state)| GroupState { key: Arc::from(key), ..state }).collect());
     let refusal = of((name(), instant()).prop_map(|(group, at)| (Arc::from(group), at)));
-    (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros()).prop_map(
-        |(buckets, groups, floor, last_refusal, repaired, lost_at)| {
+    (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros(), usage()).prop_map(
+        |(buckets, groups, floor, last_refusal, repaired, lost_at, usage)| {
             let lost_at = FleetTime::from_micros(lost_at);
-            ScopeValue { buckets, groups, floor, last_refusal, repaired: u64::from(repaired), lost_at }
+            ScopeValue { buckets, groups, floor, last_refusal, repaired: u64::from(repaired), lost_at, usage }
         },
     )
+}
+
+/// What calls turned out to use, as it comes to be known.
+fn usage() -> impl Strategy<Value = UsageBook> {
+    let call = (name(), "[a-z]{0,3}", any::<bool>(), units(), 0..1_000_000_000_i64);
+    vec(call, 0..20).prop_map(|calls| {
+        let mut book = UsageBook::default();
+        for (model, label, is_media, units, run) in calls {
+            let kind = CallKind::new(&model, &label);
+            let form = if is_media { Form::Media } else { Form::Text };
+            let usage = Amounts::from_pairs([("tokens", units), ("images", 1)]);
+            book.note_usage(&kind, &Arc::from("group"), form, &usage, ["tokens", "images"].into_iter(), NOW);
+            book.note_run(&kind.model, Span::from_micros(run), NOW);
+        }
+        book
+    })
 }
 
 fn with_id(state: BucketState, id: BucketId) -> BucketState {

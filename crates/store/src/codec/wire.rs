@@ -22,6 +22,36 @@ pub(super) struct Scope {
     pub(super) repaired: u64,
     #[prost(int64, tag = "6")]
     pub(super) lost_at: i64,
+    #[prost(bytes = "bytes", repeated, tag = "60")]
+    pub(super) usage: Vec<Bytes>,
+}
+
+/// What calls of one kind turned out to use.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Usage {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) model: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub(super) label: Bytes,
+    #[prost(bool, tag = "3")]
+    pub(super) is_media: bool,
+    #[prost(sint64, tag = "4")]
+    pub(super) seen_at: i64,
+    #[prost(message, repeated, tag = "5")]
+    pub(super) meters: Vec<UsageMeter>,
+}
+
+/// A histogram: the number of each range, how often (in 64ths), and the largest size seen in it.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct UsageMeter {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) meter: Bytes,
+    #[prost(uint32, repeated, tag = "2")]
+    pub(super) ranges: Vec<u32>,
+    #[prost(uint32, repeated, tag = "3")]
+    pub(super) counts: Vec<u32>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub(super) most: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -15,7 +15,7 @@ use super::{pace, wire};
 
 /// The body of a value.
 pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
-    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at } = value;
+    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at, usage } = value;
     let refusal = last_refusal.as_ref();
     wire::Scope {
         buckets: buckets.iter().map(|state| message(&bucket(state))).collect(),
@@ -24,6 +24,7 @@ pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
         last_refusal: refusal.map(|(group, at)| wire::Refusal { group: text(group), at: at.as_micros() }),
         repaired: *repaired,
         lost_at: lost_at.as_micros(),
+        usage: super::usage::write(usage),
     }
 }
 

@@ -4,11 +4,13 @@
 //! design is tested. Where each of them is tested: docs/internals/scenarios.md.
 
 mod calendars;
+mod estimates;
 mod fairness;
 mod headers;
 mod herd;
 mod leases;
 mod levels;
+mod stocks;
 
 use std::sync::Arc;
 

@@ -13,6 +13,7 @@ use paceline_core::queue::{Ask, AskId, Queue};
 use paceline_core::report::{self, Outcome, Report, Reported};
 use paceline_core::signal::Signal;
 use paceline_core::units::{FleetTime, Span};
+use paceline_core::usage::{CallKind, Form};
 use paceline_core::value::ScopeValue;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -80,6 +81,7 @@ impl World {
             class: Class::Normal,
             plan: plan.clone(),
             cost: Amounts::from_pairs([("requests", 1)]),
+            kind: CallKind::new(&plan.key, ""),
             cost_estimated: false,
             asked_at: self.now,
             entered_at: self.now,
@@ -188,6 +190,11 @@ impl World {
             is_open: true,
         };
         let done = self.apply(&lease, &said);
+        if let Some(usage) = usage.filter(|_| is_final) {
+            let granted = self.granted.iter().rev().find(|granted| granted.ask.id == id).expect("granted").ask.clone();
+            let form = Form::of(&granted.cost).max(Form::of(usage));
+            self.value.note_usage(&granted.kind, &granted.plan, form, usage, self.now);
+        }
         match (is_final, self.open.get_mut(&id)) {
             (true, _) => drop(self.open.remove(&id)),
             (false, Some(open)) => open.hold_until = done.hold_until,
