@@ -282,7 +282,8 @@ impl BucketState {
             self.level.debit(send, cost, &rate);
         }
         let burst = self.burst_rate(&rate);
-        self.burst.debit(send, cost, &burst);
+        let likely = self.likely_use(cost);
+        self.burst.debit(send, likely, &burst);
         if waited {
             self.paced_until = self.paced_until.max(base) + self.gap(cost, send);
         }

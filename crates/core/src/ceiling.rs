@@ -22,6 +22,10 @@ const HOLD: (Span, Span) = (Span::from_secs(20), Span::from_secs(600));
 /// A measured ceiling is climbed by this part every [`STEP`], a guessed one by four times as much.
 const CLIMB: i64 = 100;
 const STEP: Span = Span::from_secs(5);
+/// The part of a silent bucket that is only sent paced.
+const RESERVE_PART: i64 = 20;
+/// So many calls are a crowd.
+const CROWD: i64 = 20;
 /// Two measurements that differ by less than this part are the same ceiling.
 const SAME: i64 = 8;
 
@@ -42,6 +46,8 @@ pub struct Ceiling {
     pub refused: Milli,
     /// Only a lease marked after this counts as another refusal.
     pub cut_mark: i64,
+    /// Whether calls that went through were answered without a word about this bucket.
+    pub is_silent: bool,
     /// When the current stretch of work began: the first call after a minute of rest.
     pub began_at: FleetTime,
     /// `fired` then.
@@ -89,20 +95,21 @@ impl BucketState {
         // In units that calls turn out to use, as levels are.
         let measured = per_minute(self.expected_use(Milli::from_milli(passed)).as_milli(), time);
         // What is left over at either end makes this uncertain; a limit that it may be is left alone.
-        let most = measured.as_milli()
-            + i64::try_from(i128::from(measured.as_milli()) * i128::from(call.cost.as_milli()) * 2 / i128::from(passed))
-                .unwrap_or(i64::MAX);
+        let doubt = i128::from(measured.as_milli()) * i128::from(call.cost.as_milli()) / i128::from(passed);
+        let doubt = i64::try_from(doubt).unwrap_or(i64::MAX);
+        let most = measured.as_milli().saturating_add(doubt).saturating_add(doubt);
         let told = self.told_rate().map(|rate| rate.gained_in(MINUTE).as_milli());
         if self.ceiling.allowed == Milli::ZERO && told.is_some_and(|told| told <= most) {
             (self.ceiling.anchor_at, self.ceiling.anchor_mark, self.ceiling.refused) = (call.sent_at, call.mark, Milli::ZERO);
             return;
         }
+        let likely = measured + Milli::from_milli(doubt);
         let before = self.ceiling.measured;
         let is_same = (measured - before).as_milli().abs() <= before.as_milli() / SAME;
         let hold = if is_same { (self.ceiling.hold + self.ceiling.hold).min(HOLD.1) } else { HOLD.0 };
         self.ceiling = Ceiling {
             // A refusal never makes anybody sooner (I-3): what is too low is climbed by calls that go through.
-            allowed: if self.ceiling.allowed > Milli::ZERO { measured.min(self.ceiling.allowed) } else { measured },
+            allowed: if self.ceiling.allowed > Milli::ZERO { likely.min(self.ceiling.allowed) } else { likely },
             measured,
             anchor_at: call.sent_at,
             anchor_mark: call.mark,
@@ -137,6 +144,16 @@ impl BucketState {
         if self.ceiling.began_at == FleetTime::ZERO || send.since(self.trail.at) > MINUTE {
             (self.ceiling.began_at, self.ceiling.began_fired) = (send, self.fired);
         }
+    }
+
+    /// What a call that finds nobody waiting leaves in a bucket that no answer tells of: nobody knows who else uses it, and a
+    /// crowd that takes the last of it at full speed is refused by the dozen. The rest comes paced.
+    /// (Where that is less than a crowd there is no need.)
+    pub(crate) fn reserve(&self, rate: &Rate, cost: Milli) -> Milli {
+        let is_silent = self.ceiling.is_silent && self.learned.limit.is_none();
+        let reserve = Milli::from_milli(rate.capacity.as_milli() / RESERVE_PART);
+        let is_crowd = reserve.as_milli() >= cost.as_milli().saturating_mul(CROWD);
+        if is_silent && is_crowd { reserve } else { Milli::ZERO }
     }
 
     /// A call went through: after a while without a refusal the pace climbs.

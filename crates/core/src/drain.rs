@@ -19,6 +19,8 @@ const TIMES_LATENCY: f64 = 4.0;
 const NOISE_PART: i64 = 25;
 /// How long a change takes to be believed.
 const SMOOTHING: Span = Span::from_secs(10);
+/// And when a refusal shows it.
+const REFUSED_SMOOTHING: Span = Span::from_secs(1);
 /// However much others take, we go on asking for this part of the limit: less would never notice that they left.
 const LEAST_PART: i64 = 50;
 
@@ -46,27 +48,32 @@ pub struct Base {
 
 impl BucketState {
     /// Learns from a figure; only buckets that refill evenly tell anything.
-    pub(crate) fn learn_drain(&mut self, seen: Base) {
+    pub(crate) fn learn_drain(&mut self, seen: Base, refused: bool) {
         let Some(gross) = self.gross_rate().filter(|_| !self.is_windowed() && !self.spreading) else {
             self.drain.base = None;
             return;
         };
-        // A full bucket loses what refills, and one in debt tells no figure.
-        let tells = seen.remaining > Milli::ZERO && seen.remaining + gross.gained_in(STRETCH) < gross.capacity;
+        // A full bucket loses what refills; nothing left may be a debt, unless it was a refusal that said so.
+        let tells = (refused || seen.remaining > Milli::ZERO) && seen.remaining + gross.gained_in(STRETCH) < gross.capacity;
         let Some(base) = self.drain.base.filter(|base| tells && seen.at.since(base.at) <= LONGEST_STRETCH) else {
             self.drain.base = tells.then_some(seen);
             return;
         };
         let stretch = seen.at - base.at;
         if stretch < STRETCH.max(base.took.max(seen.took).scaled(TIMES_LATENCY)) || seen.mark <= base.mark {
+            if seen.at > base.at && seen.took < base.took.scaled(0.5) {
+                self.drain.base = Some(seen); // a quick answer is a better beginning
+            }
             return;
         }
         let ours = self.expected_use(Milli::from_milli(seen.mark.saturating_sub(base.mark)));
         let taken = base.remaining + gross.gained_in(stretch) - ours - seen.remaining;
         let sample = i128::from(taken.as_milli()) * 60_000_000 / i128::from(stretch.as_micros());
         let weight = i128::from(stretch.min(SMOOTHING).as_micros());
-        let whole = i128::from((stretch.min(SMOOTHING) + SMOOTHING).as_micros());
         let old = i128::from(self.drain.per_minute.as_milli());
+        // What a refusal shows is believed sooner.
+        let doubt = if refused && sample > old { REFUSED_SMOOTHING } else { SMOOTHING };
+        let whole = i128::from((stretch.min(SMOOTHING) + doubt).as_micros());
         let new = old + (sample - old) * weight / whole;
         // Below zero by noise, which the next sample takes back.
         let most = i128::from(gross.gained_in(Span::from_secs(60)).as_milli());

@@ -83,14 +83,14 @@ pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) ->
         bucket.clamp_to_capacity();
     }
     if let Some(remaining) = observed.remaining {
-        if !seen.refused {
-            bucket.learn_drain(Base {
-                mark: seen.mark,
-                remaining: precise(bucket, observed, remaining),
-                at: seen.sent_at,
-                took: seen.answered_at - seen.sent_at,
-            });
-        }
+        let base = Base {
+            // A refused call took nothing.
+            mark: if seen.refused { seen.mark - seen.cost.as_milli() } else { seen.mark },
+            remaining: precise(bucket, observed, remaining),
+            at: seen.sent_at,
+            took: seen.answered_at - seen.sent_at,
+        };
+        bucket.learn_drain(base, seen.refused);
         learn_level(bucket, precise(bucket, observed, remaining), observed, seen);
     }
     Learnt { limit_changed: before.limit.is_some() && after.limit != before.limit, flapped }
@@ -153,13 +153,17 @@ fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBu
     let older = bucket.observed.is_some_and(|last| seen.mark < last.mark);
     let raise = if older { Raise::Never } else { how_far(bucket, observed, seen) };
     if bucket.effective().refill == Refill::Window {
+        let was_vouched = bucket.observed.is_none() && is_vouched_full(bucket);
         let aligned = align_window(bucket, observed, &rate, seen);
+        let exact = bucket.likely_use(fired_since(bucket, seen.mark.max(bucket.fired_at_turn)));
         let fired = bucket.likely_use((fired_since(bucket, seen.early.max(bucket.fired_at_turn)) - seen.cost).at_least_zero());
         // What was granted since may have arrived before the figure was taken, or after it.
         let (low, high) = ((remaining - fired).min(rate.capacity), remaining.min(rate.capacity));
         match aligned {
             Aligned::Elsewhere => return,
             Aligned::Same => settle_on(bucket, low, high, raise, seen),
+            // Who said that it starts full has counted its calls from the start: what is known of them is not made less.
+            Aligned::New if was_vouched => settle_on(bucket, low, (remaining - exact).min(rate.capacity), raise, seen),
             Aligned::New => settle_on(bucket, low, low, raise, seen),
         }
     } else {

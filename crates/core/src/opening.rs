@@ -32,7 +32,7 @@ impl BucketState {
         let level_at = if self.is_windowed() {
             self.window_opens(cost, now, &rate)
         } else {
-            let margin = if waited { margin(&rate, cost) } else { Milli::ZERO };
+            let margin = if waited { margin(&rate, cost) } else { self.reserve(&rate, cost) };
             let evenly = self.level.reaches(cost + margin, &rate);
             if self.spreading { self.spread_opens(evenly, cost, now, &rate) } else { evenly }
         };

@@ -4,6 +4,9 @@ use crate::bucket::BucketState;
 use crate::level::Rate;
 use crate::units::{FleetTime, Milli, Span};
 
+/// The time constant where little may go together.
+const UNPROVEN_DRAIN: Span = Span::from_secs(1);
+
 impl BucketState {
     /// The distance to the next paced slot after a call of `cost`: what it will really use at the rate of refill and drain. At
     /// most the time constant of the drain (I-5): after a large call the level alone keeps the next one waiting, and only as
@@ -13,12 +16,21 @@ impl BucketState {
         let tau = drain_time(rate.per);
         let cost = self.expected_use(cost);
         if self.is_windowed() {
-            // The whole quota spread over tau.
-            return Rate::new(rate.limit, tau, rate.capacity).time_for(cost).min(tau);
+            // The whole quota spread over half of tau: it is all there, and the last window of a run is waited for. All of tau
+            // where it only may be a window.
+            let may_be = self.plan.refill.is_none() && self.learned.named_end.is_some();
+            let over = if may_be { tau } else { Span::from_micros((tau.as_micros() / 2).max(1)) };
+            return Rate::new(rate.limit, over, rate.capacity).time_for(cost).min(over);
         }
-        let surplus =
-            if self.is_calm(at) { Milli::ZERO } else { (self.level.at(at, &rate) - margin(&rate, cost)).at_least_zero() };
-        let per_tau = rate.gained_in(tau) + surplus.min(self.burst_rate(&rate).capacity);
+        let spare = (self.level.at(at, &rate) - margin(&rate, cost)).at_least_zero();
+        let burst = self.burst_rate(&rate);
+        // Since a calm, what little is proven goes soon, so that a bucket that is not the scarce one holds nobody up.
+        let (surplus, tau) = if self.calm.length > Span::ZERO && self.is_unproven(&rate) {
+            (spare.min((self.burst.at(at, &burst) - cost).at_least_zero()), tau.min(UNPROVEN_DRAIN))
+        } else {
+            (spare.min(burst.capacity), tau)
+        };
+        let per_tau = rate.gained_in(tau) + surplus;
         Rate::new(per_tau.max(Milli::from_milli(1)), tau, rate.capacity).time_for(cost).min(tau)
     }
 

@@ -212,11 +212,13 @@ fn succeeded(value: &mut ScopeValue, binding: &Binding, lease: &Lease, now: Flee
         if let Some(bucket) = value.position(&charge.bucket).and_then(|index| value.buckets.get_mut(index)) {
             bucket.prove(charge.amount, now);
             bucket.climb(now);
+            bucket.ceiling.is_silent = bucket.learned.limit.is_none();
         }
     }
     let Some(group) = value.groups.get_mut(binding.group) else { return };
     if lease.group_mark > group.breaker.last_mark && group.breaker.succeed() {
         // The service is back: what its buckets hold goes out slowly at first.
+        group.is_starting = true;
         for charge in lease.charges.iter().filter(|charge| !charge.held) {
             if let Some(index) = value.buckets.iter().position(|bucket| bucket.plan.id == charge.bucket)
                 && let Some(bucket) = value.buckets.get_mut(index)

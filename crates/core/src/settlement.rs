@@ -37,7 +37,7 @@ impl BucketState {
             // What was not used did not go back to back with anything either.
             let burst = self.burst_rate(&rate);
             self.burst.advance(now, &burst);
-            self.burst.credit(unused, &burst);
+            self.burst.credit(unused.at_least_zero(), &burst);
         }
         true
     }

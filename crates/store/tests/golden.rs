@@ -157,6 +157,7 @@ fn daily_requests() -> BucketState {
             anchor_mark: 60_000,
             refused: Milli::from_units(3),
             cut_mark: 61_000,
+            is_silent: true,
             began_at: NOW - Span::from_secs(400),
             began_fired: 1_000,
             hold_until: NOW + Span::from_secs(12),

@@ -25,6 +25,7 @@ use crate::wire::{self, ChargeWire, LeaseWire, PartWire, TicketWire};
 
 impl Scope {
     pub(super) fn granted(&mut self, ask: Ask, call: Call, slot: Slot, now: FleetTime, fx: &mut Effects) {
+        self.usual.note_costs(&slot.charges);
         let lease = self.lease(&ask, &call, &slot, now);
         let record = Record {
             lease,
@@ -171,29 +172,6 @@ impl Scope {
             runner_up,
         };
         Some((queued, ask.class))
-    }
-
-    /// The wait from now: until the line moves, and then for everyone before it at the pace of the scarcest bucket, if all of
-    /// them cost what this call costs.
-    fn estimate(
-        &self,
-        binding: &paceline_core::value::Binding,
-        ask: &Ask,
-        seen: &decide::Outlook,
-        ahead: u64,
-        now: FleetTime,
-    ) -> Span {
-        let opens = if seen.opening.at == FleetTime::MAX { Span::from_secs(1) } else { from_now(seen.opening.at, now) };
-        let per_call = binding.buckets.iter().filter_map(|index| {
-            let bucket = self.value.buckets.get(*index)?;
-            let (cost, _) = decide::charge_for(&self.value, ask, *index);
-            let rate = bucket.rate()?;
-            // A window's quota is handed out as soon as it opens.
-            Some(if bucket.is_windowed() { bucket.gap(cost, now) } else { rate.time_for(cost) })
-        });
-        let spacing = per_call.max().unwrap_or(Span::ZERO);
-        let line = i64::try_from(ahead).unwrap_or(i64::MAX).saturating_mul(spacing.as_micros());
-        opens.saturating_add(Span::from_micros(line)).min(paceline_core::units::LONGEST_FLOOR)
     }
 }
 

@@ -4,6 +4,7 @@
 mod answer;
 mod ask;
 mod effects;
+mod estimate;
 mod input;
 mod report;
 mod undo;
@@ -68,6 +69,8 @@ pub struct Scope {
     is_draining: bool,
     /// Calls in flight that this replica granted, for its gauges.
     flights: [Holds; 3],
+    /// What calls usually cost.
+    usual: estimate::Usual,
     /// Headers that nothing read.
     unread: unread::Unread,
 }
@@ -99,6 +102,7 @@ impl Scope {
             sequence: 0,
             is_draining: false,
             flights: Default::default(),
+            usual: estimate::Usual::default(),
             unread: unread::Unread::default(),
         }
     }

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, Milli, Span};
 use paceline_provider_sim::{Answer, Provider, ProviderConfig, SimError};
+use rand::RngExt as _;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
@@ -55,6 +56,8 @@ pub(crate) enum Own {
 
 #[derive(Debug)]
 enum Event {
+    /// A worker starts.
+    Starts { worker: WorkerId },
     /// A call comes in.
     Comes { part: usize },
     /// A worker sends, if it is still alive.
@@ -107,6 +110,7 @@ pub(crate) struct Run<'a> {
     pools: Vec<Pool>,
     open: usize,
     chance: ChaCha8Rng,
+    seed: u64,
     /// Workers whose call ended and who are to take another.
     free: Vec<WorkerId>,
 }
@@ -139,6 +143,7 @@ impl<'a> Run<'a> {
             pools: vec![Pool::default(); scenario.fleet.len()],
             open: jobs.len(),
             chance: stream(seed, 2),
+            seed,
             free: Vec::new(),
         })
     }
@@ -185,11 +190,19 @@ impl<'a> Run<'a> {
         if let Some(film) = &self.film {
             self.agenda.plan(START + film.bin(), Event::Look);
         }
-        self.free = (0..self.workers.len()).collect();
+        let mut rng = stream(self.seed, 4);
+        for id in 0..self.workers.len() {
+            let starts = self.part_of(id).map_or(Span::ZERO, |part| part.starts);
+            match starts {
+                Span::ZERO => self.free.push(id),
+                starts => self.agenda.plan(START + starts.scaled(rng.random::<f64>()), Event::Starts { worker: id }),
+            }
+        }
     }
 
     fn take(&mut self, event: Event, governor: &mut dyn Governor) {
         match event {
+            Event::Starts { worker } => self.free.push(worker),
             Event::Comes { part } => {
                 if let Some(pool) = self.pools.get_mut(part)
                     && let Some(job) = pool.to_come.pop_front()

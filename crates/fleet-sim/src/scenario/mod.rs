@@ -61,6 +61,8 @@ pub struct Part {
     pub estimate: f64,
     /// How often a call comes in, instead of all at once: the mean gap between two.
     pub every: Option<Span>,
+    /// Over how long its workers start, each at some instant of it; zero: all at the same one.
+    pub starts: Span,
     /// The longest a call waits for its slots; `None`: its class's.
     pub max_wait: Option<Span>,
     /// Of how many calls the worker wakes late from its wait, and by how much at most.

@@ -95,6 +95,7 @@ struct FleetPart {
     #[serde(default = "unit")]
     estimate: f64,
     every: Option<Length>,
+    starts: Option<Length>,
     max_wait: Option<Length>,
     oversleeps: Option<Oversleeps>,
     #[serde(default = "nothing")]
@@ -266,6 +267,7 @@ impl FleetPart {
             cost: self.cost.into_iter().map(|(meter, units)| (meter, units.0)).collect::<BTreeMap<String, Amount>>(),
             estimate: self.estimate.clamp(0.001, 1_000.0),
             every: self.every.map(|length| length.0),
+            starts: self.starts.map_or(Span::ZERO, |length| length.0),
             max_wait: self.max_wait.map(|length| length.0),
             oversleeps: self.oversleeps.map(|oversleeps| (oversleeps.share.0, oversleeps.by.0)),
             leave: self.leave.0,

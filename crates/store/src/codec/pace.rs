@@ -73,7 +73,7 @@ pub(super) fn read_drain(stored: wire::Drain, checks: &mut Checks) -> Drain {
 
 pub(super) fn write_ceiling(ceiling: &Ceiling) -> Option<wire::Ceiling> {
     unless_new(ceiling, |ceiling| {
-        let Ceiling { allowed, measured, anchor_at, anchor_mark, refused, cut_mark, began_at, began_fired, hold_until, hold } =
+        let Ceiling { allowed, measured, anchor_at, anchor_mark, refused, cut_mark, is_silent, began_at, began_fired, hold_until, hold } =
             *ceiling;
         wire::Ceiling {
             allowed: allowed.as_milli(),
@@ -82,6 +82,7 @@ pub(super) fn write_ceiling(ceiling: &Ceiling) -> Option<wire::Ceiling> {
             anchor_mark,
             refused: refused.as_milli(),
             cut_mark,
+            is_silent,
             began_at: began_at.as_micros(),
             began_fired,
             hold_until: hold_until.as_micros(),
@@ -98,6 +99,7 @@ pub(super) fn read_ceiling(stored: wire::Ceiling, checks: &mut Checks) -> Ceilin
         anchor_mark: checks.mark(stored.anchor_mark),
         refused: checks.stock(stored.refused),
         cut_mark: checks.mark(stored.cut_mark),
+        is_silent: stored.is_silent,
         began_at: checks.instant(stored.began_at),
         began_fired: checks.mark(stored.began_fired),
         hold_until: checks.instant(stored.hold_until),

@@ -108,6 +108,7 @@ fn ceiling(mark: i64, earlier: i64, amount: Milli, at: FleetTime) -> Ceiling {
         anchor_mark: mark,
         refused: amount,
         cut_mark: earlier,
+        is_silent: mark % 2 == 0,
         began_at: at,
         began_fired: earlier,
         hold_until: at,

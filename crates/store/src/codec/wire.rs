@@ -242,6 +242,8 @@ pub(super) struct Ceiling {
     pub(super) hold_until: i64,
     #[prost(sint64, tag = "10")]
     pub(super) hold: i64,
+    #[prost(bool, tag = "11")]
+    pub(super) is_silent: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
