@@ -4,6 +4,7 @@
 //!
 //! Start with [`scenario::Scenario`] (what is simulated) and [`run()`] (one run of it); [`run_all`] makes many.
 
+pub mod calls;
 mod engine;
 mod error;
 pub mod plot;
@@ -16,6 +17,6 @@ mod suite;
 
 pub use error::SimulateError;
 pub use recording::Recording;
-pub use run::{Outcome, run, run_recorded};
+pub use run::{Outcome, least_makespan, run, run_recorded};
 pub use strategies::{OURS, known as known_strategy, strategies};
 pub use suite::{Plan, run_all};

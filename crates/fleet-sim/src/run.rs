@@ -3,7 +3,7 @@
 use paceline_core::plan::Class;
 use paceline_core::signal::Source;
 use paceline_core::units::Span;
-use paceline_provider_sim::{Call, clairvoyant_makespan};
+use paceline_provider_sim::{Due, Provider};
 use serde_json::{Map, Value, json};
 
 use crate::engine::jobs::{Job, jobs};
@@ -96,9 +96,21 @@ fn simulate(
     Ok((outcome, run.film.map(|film| film.develop(end))))
 }
 
+/// The least time in which the calls of a run could be over; from the start to the last answer.
+///
+/// # Errors
+/// As [`run`].
+pub fn least_makespan(scenario: &Scenario, seed: u64) -> Result<Span, SimulateError> {
+    clairvoyant(scenario, &jobs(scenario, seed), seed)
+        .map_err(|error| SimulateError::Scenario { name: scenario.name.clone(), problem: error.to_string() })
+}
+
+/// Calls are sent in the order they come, and none before it comes.
 fn clairvoyant(scenario: &Scenario, jobs: &[Job], seed: u64) -> Result<Span, paceline_provider_sim::SimError> {
-    let calls: Vec<Call> = jobs.iter().map(|job| job.call.clone()).collect();
-    clairvoyant_makespan(&provider_config(scenario, seed), START, &calls, scenario.workers())
+    let mut calls: Vec<Due<'_>> = jobs.iter().map(|job| Due { from: job.comes, call: &job.call }).collect();
+    calls.sort_by_key(|due| due.from);
+    let provider = Provider::starting_at(provider_config(scenario, seed), START)?;
+    provider.clairvoyant_makespan_of(START, &calls, scenario.workers())
 }
 
 impl Outcome {

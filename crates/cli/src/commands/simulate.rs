@@ -1,13 +1,19 @@
 //! `paceline simulate`: fleets in virtual time, with the service and without it.
 
+mod plot;
+mod replay;
 mod table;
 mod timeline;
 
 use std::io::{self, IsTerminal as _, Write};
+use std::path::PathBuf;
 
 use clap::Args;
+use paceline_fleet_sim::calls::CallsError;
+use paceline_fleet_sim::plot::PlotError;
 use paceline_fleet_sim::scenario::{SUITE, Scenario, Selection, select};
 use paceline_fleet_sim::{OURS, Outcome, Plan, SimulateError, known_strategy, run_all, strategies};
+use paceline_provider_sim::LimitGroup;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +32,12 @@ Examples:
 
   # A scenario of your own, for programs
   paceline simulate --scenario ./mine.yaml --json
+
+  # Ours beside two others, as a picture
+  paceline simulate --scenario window --strategy paceline --strategy full-jitter --plot window.svg
+
+  # Calls of the past, through the configuration that is planned and the one that is in force
+  paceline simulate --calls calls.csv --limit 1200/min --config new.yaml --against old.yaml
 
 Time is virtual and everything random comes from the seed: the same command prints the same numbers.
 With --json each line is {\"scenario\",\"strategy\",\"seed\",\"makespan_s\",\"clairvoyant_s\",\"rejected_share\",
@@ -77,6 +89,31 @@ pub(crate) struct SimulateArgs {
     #[arg(long, requires = "scenario", conflicts_with_all = ["suite", "json", "list", "print"])]
     timeline: bool,
 
+    /// Draw the runs side by side: an SVG or a PNG, by the end of the name. One seed of each, 16 runs at most.
+    #[arg(long, value_name = "FILE", value_parser = plot::file, conflicts_with_all = ["list", "print", "timeline"])]
+    plot: Option<PathBuf>,
+
+    /// Calls of the past as CSV: `time`, and as far as known `model`, `class`, `tenant`, `duration`, `tokens`, ... They meet the
+    /// provider of --scenario, or of --limit, in place of a fleet.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "list", "print", "timeline"])]
+    calls: Option<PathBuf>,
+
+    /// What the provider of --calls limits: METER=UNITS/WINDOW, several joined by commas.
+    #[arg(long, value_name = "LIMIT", requires = "calls", conflicts_with = "scenario")]
+    limit: Option<LimitGroup>,
+
+    /// The service's configuration for --calls; without it, it is told the provider's limits.
+    #[arg(long, value_name = "FILE", requires = "calls")]
+    config: Option<PathBuf>,
+
+    /// A second configuration, side by side with the first.
+    #[arg(long, value_name = "FILE", requires = "config")]
+    against: Option<PathBuf>,
+
+    /// The account of the configurations that the calls go to, where there are several.
+    #[arg(long, value_name = "PROVIDER/ACCOUNT", requires = "config")]
+    account: Option<String>,
+
     /// How many runs at once; as many as there are cores unless said otherwise.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     threads: Option<u16>,
@@ -98,6 +135,39 @@ pub(crate) enum SimulateFailure {
         /// In which scenarios.
         scenarios: String,
     },
+    /// The calls of the past cannot be read.
+    #[error(transparent)]
+    Calls(#[from] CallsError),
+    /// There is no plot.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+    /// A plot that cannot be stored.
+    #[error("the plot {path} cannot be written: {source}")]
+    PlotFile {
+        /// Where to.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that cannot be read.
+    #[error("{path} cannot be read: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Calls without a provider.
+    #[error(
+        "say what the provider of these calls limits: --limit requests=1200/min,tokens=1.5M/min, or a --scenario with its provider"
+    )]
+    NoProvider,
+    /// Calls that meet one provider only.
+    #[error("calls of the past meet one provider: give one --scenario")]
+    SeveralProviders,
+    /// An account without its provider.
+    #[error("--account is written PROVIDER/ACCOUNT, such as openai/prod")]
+    BadAccount,
     /// The result cannot be written.
     #[error("simulate stopped: {0}")]
     Output(#[from] io::Error),
@@ -114,6 +184,9 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), Simula
     if let Some(name) = &args.print {
         return print(name, out);
     }
+    if let Some(file) = &args.calls {
+        return replay::run(args, file, out);
+    }
     let selection = if args.scenario.is_empty() { Selection::Suite } else { Selection::Named(args.scenario.clone()) };
     let scenarios = select(&selection, |path| std::fs::read_to_string(path))?;
     let chosen: Vec<&str> = if args.strategy.is_empty() {
@@ -124,6 +197,10 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), Simula
     if args.timeline {
         return timeline::write(out, &scenarios, &chosen, args.first_seed);
     }
+    let pairs = || scenarios.iter().flat_map(|scenario| chosen.iter().map(move |strategy| (scenario, *strategy)));
+    if args.plot.is_some() {
+        plot::check(pairs().count())?;
+    }
     let plans = plans(args, &scenarios, &chosen);
     let outcomes = run_all(&plans, threads(args), progress)?;
     if args.json {
@@ -132,6 +209,11 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), Simula
         }
     } else {
         table::write(out, &scenarios, &outcomes)?;
+    }
+    if let Some(path) = &args.plot {
+        let drawn: Vec<plot::Drawn<'_>> =
+            pairs().map(|(scenario, strategy)| (strategy.to_owned(), scenario, strategy)).collect();
+        plot::write(path, &drawn, args.first_seed)?;
     }
     judge(&outcomes)
 }

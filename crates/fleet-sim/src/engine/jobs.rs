@@ -5,6 +5,7 @@ use paceline_provider_sim::{Call, Charging, Cost};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::calls::PastCall;
 use crate::scenario::{Amount, Scenario};
 
 /// One call that somebody has to make.
@@ -31,6 +32,9 @@ pub(crate) fn stream(seed: u64, purpose: u64) -> ChaCha8Rng {
 
 /// The calls of a scenario, those of the parts interleaved as they would be if all parts went equally far.
 pub(crate) fn jobs(scenario: &Scenario, seed: u64) -> Vec<Job> {
+    if !scenario.past.is_empty() {
+        return scenario.past.iter().map(|(part, call)| replayed(scenario, *part, call)).collect();
+    }
     let mut placed: Vec<(f64, Job)> = Vec::with_capacity(scenario.calls());
     for (index, part) in scenario.fleet.iter().enumerate() {
         let mut rng = stream(seed, 1_000 + u64::try_from(index).unwrap_or(0));
@@ -53,14 +57,24 @@ pub(crate) fn jobs(scenario: &Scenario, seed: u64) -> Vec<Job> {
                 Charging::OnArrival => Call::new(&part.model, cost),
                 Charging::Reserved | Charging::AtEnd => Call { used: Some(cost), ..Call::new(&part.model, guess) },
             };
-            let shares = scenario.limits().map(|limit| call.used().of(&limit.meter) as f64 / limit.units as f64);
-            let weight = shares.fold(0.0, f64::max);
-            let job = Job { part: index, call, stated, comes, weight };
+            let job = Job { part: index, weight: weight(scenario, &call), call, stated, comes };
             placed.push(((nth as f64 + 0.5) / part.calls as f64, job));
         }
     }
     placed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     placed.into_iter().map(|(_, job)| job).collect()
+}
+
+/// A call of the past as it would come again; its caller states what it turned out to cost.
+fn replayed(scenario: &Scenario, part: usize, past: &PastCall) -> Job {
+    let cost = past.cost.iter().fold(Cost::one(), |cost, (meter, units)| cost.with(meter, *units));
+    let call = Call { takes: past.duration, ..Call::new(&past.model, cost) };
+    Job { part, weight: weight(scenario, &call), call, stated: past.cost.clone(), comes: past.at }
+}
+
+fn weight(scenario: &Scenario, call: &Call) -> f64 {
+    let shares = scenario.limits().map(|limit| call.used().of(&limit.meter) as f64 / limit.units as f64);
+    shares.fold(0.0, f64::max)
 }
 
 fn draw<R: Rng + ?Sized>(amount: &Amount, rng: &mut R) -> u64 {

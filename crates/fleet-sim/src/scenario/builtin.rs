@@ -35,8 +35,13 @@ pub enum Selection {
 /// # Errors
 /// There is none.
 pub fn builtin(name: &str) -> Result<Scenario, SimulateError> {
+    let Written { name, file, text } = built_in(name)?;
+    read(&name, &file, &text)
+}
+
+fn built_in(name: &str) -> Result<Written, SimulateError> {
     match SUITE.iter().find(|(known, _)| *known == name) {
-        Some((name, text)) => read(name, &format!("{name}.yaml"), text),
+        Some((name, text)) => Ok(Written { name: (*name).to_owned(), file: format!("{name}.yaml"), text: (*text).to_owned() }),
         None => Err(SimulateError::UnknownScenario {
             name: name.to_owned(),
             suggestion: suggest(name, SUITE.iter().map(|(known, _)| *known)),
@@ -58,14 +63,34 @@ pub fn select(
     }
 }
 
-fn one(name: &str, load: &mut impl FnMut(&Path) -> std::io::Result<String>) -> Result<Scenario, SimulateError> {
+/// A scenario before it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its name in tables.
+    pub name: String,
+    /// Its file's name in messages.
+    pub file: String,
+    /// The file.
+    pub text: String,
+}
+
+/// The file of the scenario with this name or path.
+///
+/// # Errors
+/// An unknown name, a file that cannot be read.
+pub fn written(name: &str, mut load: impl FnMut(&Path) -> std::io::Result<String>) -> Result<Written, SimulateError> {
     let path = Path::new(name);
     let is_path = name.contains(['/', '\\']) || path.extension().is_some();
     if !is_path {
-        return builtin(name);
+        return built_in(name);
     }
     let text = load(path)
         .map_err(|error| SimulateError::File { file: name.to_owned(), problem: format!("cannot be read: {error}") })?;
     let stem = path.file_stem().map_or_else(|| name.to_owned(), |stem| stem.to_string_lossy().into_owned());
-    read(&stem, name, &text)
+    Ok(Written { name: stem, file: name.to_owned(), text })
+}
+
+fn one(name: &str, load: &mut impl FnMut(&Path) -> std::io::Result<String>) -> Result<Scenario, SimulateError> {
+    let Written { name, file, text } = written(name, load)?;
+    read(&name, &file, &text)
 }

@@ -6,6 +6,7 @@ mod builtin;
 mod judge;
 mod quantities;
 mod read;
+mod replay;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +15,11 @@ use paceline_core::plan::Class;
 use paceline_core::units::Span;
 use paceline_provider_sim::{Latency, Limit, ProviderConfig};
 
-pub use builtin::{SUITE, Selection, builtin, select};
+pub use builtin::{SUITE, Selection, Written, builtin, select, written};
 pub use read::read;
+pub use replay::replay;
+
+use crate::calls::PastCall;
 
 use crate::error::SimulateError;
 
@@ -30,6 +34,9 @@ pub struct Scenario {
     pub provider: ProviderConfig,
     /// Who calls it.
     pub fleet: Vec<Part>,
+    /// Calls of the past that it makes, each with the number of its part, in order of time; empty: calls are made up as the parts
+    /// say.
+    pub past: Arc<[(usize, PastCall)]>,
     /// What stands in front of it.
     pub service: ServiceSpec,
     /// What happens in the fleet meanwhile, in order of time.

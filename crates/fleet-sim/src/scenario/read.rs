@@ -1,6 +1,7 @@
 //! A scenario file, as written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use paceline_core::plan::Class;
 use paceline_core::units::Span;
@@ -29,19 +30,24 @@ const LATENCY: Latency =
 /// # Errors
 /// What is wrong with it, with line, column and the line itself.
 pub fn read(name: &str, file: &str, text: &str) -> Result<Scenario, SimulateError> {
-    let written: File = serde_saphyr::from_str(text)
-        .map_err(|error| SimulateError::File { file: file.to_owned(), problem: error.to_string().trim_end().to_owned() })?;
-    let scenario = written.into_scenario(name)?;
+    let scenario = parse(file, text)?.into_scenario(name)?;
     scenario.validate()?;
     Ok(scenario)
 }
 
+/// As written, before anything is made of it.
+pub(super) fn parse(file: &str, text: &str) -> Result<File, SimulateError> {
+    serde_saphyr::from_str(text)
+        .map_err(|error| SimulateError::File { file: file.to_owned(), problem: error.to_string().trim_end().to_owned() })
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+pub(super) struct File {
     #[serde(default)]
     about: String,
     provider: Provider,
+    #[serde(default)]
     fleet: Fleet,
     #[serde(default)]
     service: Service,
@@ -75,6 +81,7 @@ struct Provider {
 }
 
 /// One part of the fleet, or several.
+#[derive(Default)]
 struct Fleet(Vec<FleetPart>);
 
 #[derive(Deserialize)]
@@ -199,11 +206,16 @@ fn yes() -> Option<bool> {
 }
 
 impl File {
-    fn into_scenario(self, name: &str) -> Result<Scenario, SimulateError> {
+    pub(super) fn into_scenario(mut self, name: &str) -> Result<Scenario, SimulateError> {
+        let fleet = std::mem::take(&mut self.fleet).0.into_iter().map(FleetPart::into_part).collect();
+        self.with_fleet(name, fleet)
+    }
+
+    /// The scenario of another fleet.
+    pub(super) fn with_fleet(self, name: &str, fleet: Vec<Part>) -> Result<Scenario, SimulateError> {
         let bad = |problem: String| SimulateError::Scenario { name: name.to_owned(), problem };
         let dialect = self.provider.dialect.0;
         let mut provider = self.provider.into_config();
-        let fleet: Vec<Part> = self.fleet.0.into_iter().map(FleetPart::into_part).collect();
         let service = self.service.into_spec(dialect, &provider, &fleet);
         let mut events = Vec::new();
         for event in self.events {
@@ -219,6 +231,7 @@ impl File {
             about: self.about,
             provider,
             fleet,
+            past: Arc::default(),
             service,
             events,
             expect: self.expect.into_expect(),
