@@ -1,7 +1,7 @@
 //! The yardstick: how fast a fleet finishes its calls when it knows the provider's meters exactly.
 //!
 //! What it assumes: a call is sent the moment a worker is free, the provider is up and every meter has room, so nothing is ever
-//! refused; another consumer gets all of its share (a fleet that takes from it may be faster); the n-th call sent takes the n-th latency the
+//! refused; calls that are not there from the start come in the order given, as they do to anyone; another consumer gets all of its share (a fleet that takes from it may be faster); the n-th call sent takes the n-th latency the
 //! provider would draw; the network takes no time; the first calls are not scripted.
 //!
 //! Calls of one model go in the order given. For them this greedy schedule is exact: sending a call earlier never delays a
@@ -35,13 +35,22 @@ pub fn clairvoyant_makespan(
     Provider::starting_at(config.clone(), start)?.clairvoyant_makespan(start, calls, workers)
 }
 
+/// A call that is there from some time on.
+#[derive(Clone, Copy, Debug)]
+pub struct Due<'a> {
+    /// When it comes, from the start.
+    pub from: Span,
+    /// The call.
+    pub call: &'a Call,
+}
+
 /// The same on meters as they are; `latency` gives that of the n-th call sent, from 0.
 pub(crate) fn finish(
     world: World,
     start: FleetTime,
-    calls: &[Call],
+    calls: &[Due<'_>],
     workers: usize,
-    latency: impl Fn(u64) -> Span,
+    latency: impl Fn(u64, &Call) -> Span,
 ) -> Result<Span, SimError> {
     if workers == 0 {
         return Err(SimError::NoWorkers);
@@ -54,15 +63,15 @@ pub(crate) fn finish(
         // There are never fewer free times than workers, so one is always there.
         let Some(Reverse(worker_free)) = free.pop() else { break };
         now = now.max(worker_free);
-        let heads = lines.iter().filter_map(VecDeque::front).copied();
+        let heads = lines.iter().filter_map(VecDeque::front).map(|(index, due)| (*index, start + due.from, due.call));
         let first = world.first_to_pass(now, heads).map_err(|(index, shortage)| never_fits(index, &shortage))?;
         let Some((at, index)) = first else { break };
         now = now.max(at);
         let line = lines.iter_mut().find(|line| line.front().is_some_and(|(head, _)| *head == index));
-        let Some((_, call)) = line.and_then(VecDeque::pop_front) else { break };
+        let Some((_, Due { call, .. })) = line.and_then(VecDeque::pop_front) else { break };
         let verdict = world.admit(now, call);
         debug_assert_eq!(verdict, Verdict::Passed, "the meters said that it fits");
-        let answered = now + latency(u64::try_from(sent).unwrap_or(u64::MAX));
+        let answered = now + latency(u64::try_from(sent).unwrap_or(u64::MAX), call);
         world.will_end(now, answered, call);
         end = end.max(answered);
         free.push(Reverse(answered));
@@ -70,19 +79,19 @@ pub(crate) fn finish(
     Ok(end - start)
 }
 
-type Line<'a> = VecDeque<(usize, &'a Call)>;
+type Line<'a> = VecDeque<(usize, Due<'a>)>;
 
 /// The calls of each model, in order.
-fn lines_by_model(calls: &[Call]) -> Vec<Line<'_>> {
+fn lines_by_model<'a>(calls: &[Due<'a>]) -> Vec<Line<'a>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     let mut of_model: HashMap<&Arc<str>, usize> = HashMap::new();
-    for (index, call) in calls.iter().enumerate() {
-        let line = *of_model.entry(&call.model).or_insert_with(|| {
+    for (index, due) in calls.iter().enumerate() {
+        let line = *of_model.entry(&due.call.model).or_insert_with(|| {
             lines.push(VecDeque::new());
             lines.len() - 1
         });
         if let Some(line) = lines.get_mut(line) {
-            line.push_back((index, call));
+            line.push_back((index, *due));
         }
     }
     lines

@@ -85,6 +85,27 @@ fn output_is_reserved_or_charged_at_the_end() {
     assert_eq!(with(Charging::AtEnd, 21, 20), secs(10 + 60 + 10));
 }
 
+#[test]
+fn calls_that_come_one_by_one_are_not_sent_before() {
+    let limits = vec![Limit::new("requests", 60, MINUTE)];
+    let provider = Provider::starting_at(ProviderConfig::metering(Dialect::Bare, limits), START).unwrap();
+    let takes = |secs_taken| Call { takes: Some(secs(secs_taken)), ..call_of(30) };
+    let (short, long) = (takes(5), takes(20));
+    let due = |from, call| Due { from: secs(from), call };
+    // 30 are left at 10 s, 10 after the call at 20 s; the third has to wait for 20 more.
+    let calls = [due(10, &short), due(20, &long), due(20, &short)];
+    assert_eq!(provider.clairvoyant_makespan_of(START, &calls, 3), Ok(secs(40 + 5)));
+    assert_eq!(provider.clairvoyant_makespan_of(START, &calls, 1), Ok(secs(40 + 5)));
+    // A worker that is busy for long keeps the next call waiting.
+    let calls = [due(0, &long), due(1, &short)];
+    assert_eq!(provider.clairvoyant_makespan_of(START, &calls, 1), Ok(secs(25)));
+    assert_eq!(provider.clairvoyant_makespan_of(START, &calls, 2), Ok(secs(20)));
+}
+
+fn call_of(requests: u64) -> Call {
+    Call::new("m", Cost::one().with("requests", requests))
+}
+
 /// A provider in whole seconds, so that the best send times lie on a grid of seconds; see [`lies_on_the_grid`].
 fn arb_world() -> impl Strategy<Value = ProviderConfig> {
     let limit = (1_i64..5, 3_u64..6, any::<bool>()).prop_map(|(per, most, fixed)| {

@@ -29,7 +29,7 @@ mod world;
 
 pub use change::{LimitChange, NewLimits};
 pub use charging::Charging;
-pub use clairvoyant::clairvoyant_makespan;
+pub use clairvoyant::{Due, clairvoyant_makespan};
 pub use dialect::{Dialect, HeaderPolicy};
 pub use error::SimError;
 pub use http::{MockProvider, listen, serve};

@@ -6,7 +6,7 @@ use paceline_core::units::{FleetTime, Span};
 
 use crate::change::LimitChange;
 use crate::charging::Charging;
-use crate::clairvoyant;
+use crate::clairvoyant::{self, Due};
 use crate::dialect::{self, Dialect, HeaderPolicy, Refusal};
 use crate::error::SimError;
 use crate::gate::{OwnedReading, Verdict};
@@ -61,6 +61,8 @@ pub struct Call {
     pub cost: Cost,
     /// What it turns out to have cost; `None`: what it stated. See [`Charging`].
     pub used: Option<Cost>,
+    /// How long its answer takes; `None`: as the provider's [`Latency`] has it.
+    pub takes: Option<Span>,
     /// Where it was sent.
     pub endpoint: Endpoint,
     /// Whether it asked for a stream of events.
@@ -70,7 +72,7 @@ pub struct Call {
 impl Call {
     /// A chat completion.
     pub fn new(model: &str, cost: Cost) -> Self {
-        Self { model: model.into(), cost, used: None, endpoint: Endpoint::ChatCompletions, stream: false }
+        Self { model: model.into(), cost, used: None, takes: None, endpoint: Endpoint::ChatCompletions, stream: false }
     }
 
     /// What it turns out to have cost.
@@ -227,7 +229,8 @@ impl Provider {
         }
         match self.world.admit(now, call) {
             Verdict::Passed => {
-                let latency = self.next_latency();
+                let latency = call.takes.unwrap_or_else(|| self.config.latency.draw(self.config.seed, self.accepted));
+                self.accepted += 1;
                 self.world.will_end(now, now + latency, call);
                 answered(self.told(now, call, None), latency, Outcome::Accepted)
             }
@@ -253,8 +256,15 @@ impl Provider {
     /// From `now`: how fast `workers` could finish these calls on this provider if they knew its meters, and all that will
     /// happen to them, exactly. See [`clairvoyant`] for what that assumes. The provider itself is not touched.
     pub fn clairvoyant_makespan(&self, now: FleetTime, calls: &[Call], workers: usize) -> Result<Span, SimError> {
+        let calls: Vec<Due<'_>> = calls.iter().map(|call| Due { from: Span::ZERO, call }).collect();
+        self.clairvoyant_makespan_of(now, &calls, workers)
+    }
+
+    /// The same for calls that come one by one, given in the order they come.
+    pub fn clairvoyant_makespan_of(&self, now: FleetTime, calls: &[Due<'_>], workers: usize) -> Result<Span, SimError> {
         let nth = self.accepted;
-        let latency = |sent: u64| self.config.latency.draw(self.config.seed, nth + sent);
+        let latency =
+            |sent: u64, call: &Call| call.takes.unwrap_or_else(|| self.config.latency.draw(self.config.seed, nth + sent));
         clairvoyant::finish(self.world.clone(), now, calls, workers, latency)
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn read_call(path: &str, headers: &HeaderMap, body: &[u8]) -> Result<
     cost = stated_in_body(cost, &json)?;
     cost = stated_in_headers(cost, headers)?;
     let used = stated_use(&cost, &json)?;
-    Ok(Call { model: model.as_str().into(), cost, used, endpoint, stream })
+    Ok(Call { model: model.as_str().into(), cost, used, takes: None, endpoint, stream })
 }
 
 /// Input by length, output by what the request allows at most: counted on arrival, as OpenAI does.

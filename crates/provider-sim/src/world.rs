@@ -98,20 +98,22 @@ impl World {
         })
     }
 
-    /// Which of these calls can pass first if nobody but the other consumer takes any, and when, from `now` on; of several at
-    /// one instant the one with the lowest number. An error has the number of one that never passes.
+    /// Which of these calls, each with its number and from when it is there, can pass first if nobody but the other consumer
+    /// takes any, and when, from `now` on; of several at one instant the one with the lowest number. An error has the number of
+    /// one that never passes.
     pub(crate) fn first_to_pass<'a>(
         &mut self,
         now: FleetTime,
-        calls: impl Iterator<Item = (usize, &'a Call)> + Clone,
+        calls: impl Iterator<Item = (usize, FleetTime, &'a Call)> + Clone,
     ) -> Result<Option<(FleetTime, usize)>, (usize, Shortage)> {
         let mut now = now;
         for _ in 0..MOST_EVENTS {
             self.advance(now);
-            let upcoming = self.upcoming(now);
+            let coming = calls.clone().map(|(_, from, _)| from).filter(|from| *from > now);
+            let upcoming = self.upcoming(now).into_iter().chain(coming).min();
             let is_up = self.outage(now).is_none();
             let (mut first, mut never): (Option<(FleetTime, usize)>, _) = (None, None);
-            for (number, call) in calls.clone() {
+            for (number, _, call) in calls.clone().filter(|(_, from, _)| *from <= now) {
                 match self.earliest(now, call) {
                     Ok(at) => first = Some(first.map_or((at, number), |known| known.min((at, number)))),
                     Err(shortage) => never = Some((number, shortage)),
@@ -128,7 +130,7 @@ impl World {
             }
         }
         // Starved: whatever comes back, the other consumer takes first.
-        match calls.clone().next().map(|(number, call)| (number, self.gate.admit(now, call))) {
+        match calls.clone().next().map(|(number, _, call)| (number, self.gate.admit(now, call))) {
             Some((number, Verdict::Short(shortage) | Verdict::TooLarge(shortage))) => Err((number, shortage)),
             _ => Ok(None),
         }
