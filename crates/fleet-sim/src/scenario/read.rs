@@ -334,10 +334,11 @@ impl Service {
                 format!("{{{settings}, shared: {{together: {{limits: {{{limits}}}}}}}, models: {{{groups}}}}}")
             }
         };
-        let weights = fleet.iter().filter(|part| !part.tenant.is_empty());
-        let mut tenants: Vec<String> =
+        // Who has the weight that everybody has need not be named.
+        let weights = fleet.iter().filter(|part| !part.tenant.is_empty() && part.weight != 1);
+        let tenants: std::collections::BTreeSet<String> =
             weights.map(|part| format!("\"{}\": {{weight: {}}}", part.tenant, part.weight)).collect();
-        tenants.dedup();
+        let tenants: Vec<String> = tenants.into_iter().collect();
         let providers = format!("providers: {{{name}: {{accounts: {{{ACCOUNT}: {account}}}}}}}\n");
         if tenants.is_empty() { providers } else { format!("{providers}tenants: {{{}}}\n", tenants.join(", ")) }
     }

@@ -4,6 +4,7 @@
 
 mod breaking;
 mod files;
+mod replay;
 mod same;
 
 use paceline_fleet_sim::scenario::{Scenario, read};

@@ -17,14 +17,16 @@ use super::{SimulateArgs, SimulateFailure, plot, progress, threads};
 struct Variant<'a> {
     name: String,
     scenario: &'a Scenario,
-    strategy: &'a str,
+    strategy: &'static str,
 }
 
 /// Reads the calls, sends them through each configuration, and writes what came of it.
 pub(super) fn run(args: &SimulateArgs, file: &Path, out: &mut dyn Write) -> Result<(), SimulateFailure> {
     let name = file.display().to_string();
     let past = calls::read(&name, &load(file)?)?;
-    let base = replay(&provider(args)?, &past)?;
+    let mut base = replay(&provider(args)?, &past)?;
+    base.name = file.file_stem().map_or_else(|| name.clone(), |stem| stem.to_string_lossy().into_owned());
+    base.about = came(&past);
     let configured = configurations(args, &base)?;
     let mut variants: Vec<Variant<'_>> =
         configured.iter().map(|(name, scenario)| Variant { name: name.clone(), scenario, strategy: OURS }).collect();
@@ -39,10 +41,10 @@ pub(super) fn run(args: &SimulateArgs, file: &Path, out: &mut dyn Write) -> Resu
     }
     let seeds = args.first_seed..args.first_seed.saturating_add(args.seeds.unwrap_or(1));
     let of = |variant: &Variant<'_>| {
-        seeds.clone().map(|seed| (variant.scenario.clone(), variant.strategy.to_owned(), seed)).collect::<Vec<_>>()
+        let (scenario, strategy) = (variant.scenario, variant.strategy);
+        seeds.clone().map(move |seed| Plan { scenario, strategy, seed }).collect::<Vec<_>>()
     };
-    let runs: Vec<_> = variants.iter().flat_map(of).collect();
-    let plans: Vec<Plan<'_>> = runs.iter().map(|(scenario, strategy, seed)| Plan { scenario, strategy, seed: *seed }).collect();
+    let plans: Vec<Plan<'_>> = variants.iter().flat_map(of).collect();
     let outcomes = run_all(&plans, threads(args), progress)?;
     let per_variant = usize::try_from(seeds.end - seeds.start).unwrap_or(usize::MAX).max(1);
     let columns: Vec<(&str, &[Outcome])> =
@@ -115,12 +117,16 @@ fn json_lines(out: &mut dyn Write, name: &str, columns: &[(&str, &[Outcome])]) -
     Ok(())
 }
 
+fn came(past: &PastCalls) -> String {
+    let length = past.calls.last().map_or(Span::ZERO, |call| call.at);
+    format!("{} calls that came within {length}", past.calls.len())
+}
+
 /// How a figure of several seeds reads: that of the worst.
 type Figure = fn(&Outcome) -> f64;
 
 fn table(out: &mut dyn Write, name: &str, past: &PastCalls, columns: &[(&str, &[Outcome])]) -> io::Result<()> {
-    let length = past.calls.last().map_or(Span::ZERO, |call| call.at);
-    writeln!(out, "{name}: {} calls that came within {length}", past.calls.len())?;
+    writeln!(out, "{name}: {}", came(past))?;
     if !past.ignored.is_empty() {
         writeln!(out, "Columns that nothing was read from: {}", past.ignored.join(", "))?;
     }
