@@ -40,11 +40,10 @@ pub(super) fn run(args: &SimulateArgs, file: &Path, out: &mut dyn Write) -> Resu
         plot::check(variants.len())?;
     }
     let seeds = args.first_seed..args.first_seed.saturating_add(args.seeds.unwrap_or(1));
-    let of = |variant: &Variant<'_>| {
-        let (scenario, strategy) = (variant.scenario, variant.strategy);
-        seeds.clone().map(move |seed| Plan { scenario, strategy, seed }).collect::<Vec<_>>()
-    };
-    let plans: Vec<Plan<'_>> = variants.iter().flat_map(of).collect();
+    let mut plans = Vec::new();
+    for Variant { scenario, strategy, .. } in &variants {
+        plans.extend(seeds.clone().map(|seed| Plan { scenario, strategy, seed }));
+    }
     let outcomes = run_all(&plans, threads(args), progress)?;
     let per_variant = usize::try_from(seeds.end - seeds.start).unwrap_or(usize::MAX).max(1);
     let columns: Vec<(&str, &[Outcome])> =
