@@ -63,6 +63,7 @@ fn part_of(call: &PastCall) -> Part {
         cost: BTreeMap::new(),
         estimate: 1.0,
         every: None,
+        starts: Span::ZERO,
         max_wait: None,
         oversleeps: None,
         leave: 0.0,
