@@ -13,6 +13,8 @@ pub const MOST_KINDS: usize = 64;
 pub const MOST_METERS: usize = 6;
 /// Longer labels are not told apart.
 pub const LONGEST_LABEL_BYTES: usize = 64;
+/// A label that nobody used for so long is forgotten when another one comes.
+const LABEL_FORGOTTEN_AFTER: Span = Span::from_secs(86_400);
 /// The meter under which run times are remembered, in milliseconds.
 const RUN_TIME: &str = "run_time_ms";
 /// A label needs so many calls before it counts more than its model.
@@ -177,6 +179,8 @@ impl UsageBook {
     fn place(&mut self, model: &Arc<str>, label: &Arc<str>, form: Form, now: FleetTime) -> usize {
         let known = self.kinds.iter().position(|kind| kind.model == *model && kind.label == *label && kind.form == form);
         let at = known.unwrap_or_else(|| {
+            // Labels come and go: what was not seen for a day is not carried along.
+            self.kinds.retain(|kind| kind.label.is_empty() || now.since(kind.seen_at) < LABEL_FORGOTTEN_AFTER);
             if self.kinds.len() >= MOST_KINDS
                 && let Some((oldest, _)) = self.kinds.iter().enumerate().min_by_key(|(_, kind)| kind.seen_at)
             {
@@ -267,6 +271,16 @@ mod tests {
         for (meter, media) in [("audio_seconds", true), ("input_images", true), ("imagery", false), ("tokens", false)] {
             assert_eq!(is_media(meter), media, "{meter}");
         }
+    }
+
+    #[test]
+    fn labels_of_yesterday_make_room_before_models_do() {
+        let mut book = book(&[("m", "old", 100), ("m", "", 100)]);
+        let usage = Amounts::from_pairs([("tokens", 5)]);
+        let tomorrow = NOW + LABEL_FORGOTTEN_AFTER;
+        book.note_usage(&CallKind::new("m", "new"), &Arc::from("m"), Form::Text, &usage, ["tokens"].into_iter(), tomorrow);
+        let labels: Vec<&str> = book.kinds().iter().map(|kind| &*kind.label).collect();
+        assert_eq!(labels, ["", "new"]);
     }
 
     #[test]

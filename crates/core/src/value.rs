@@ -179,6 +179,11 @@ impl ScopeValue {
         self.usage.note_usage(kind, &plan.key, form, usage, rated.chain(parts), now);
     }
 
+    /// How long half of the calls of this model run at most; `None` while nobody knows.
+    pub fn typical_run(&self, model: &str) -> Option<Span> {
+        self.usage.typical_run(model)
+    }
+
     /// Frees what has expired; returns how many leases ended without a report.
     pub fn expire(&mut self, now: FleetTime) -> u64 {
         for bucket in &mut self.buckets {

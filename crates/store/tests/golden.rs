@@ -185,7 +185,7 @@ fn plan(owner: Owner, name: &str, meter: &str, refill: Refill) -> BucketPlan {
         burst: None,
         refill: Some(refill),
         calendar: (refill == Refill::Window)
-            .then(|| Calendar { unit: CalendarUnit::Day, zone: Zone::named("America/Los_Angeles").expect("a zone") }),
+            .then(|| Calendar { unit: CalendarUnit::Day, zone: Zone::named("America/Los_Angeles").unwrap() }),
         start: StartLevel::Cautious,
         learn_above: false,
     }

@@ -5,12 +5,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use paceline_core::amounts::Amounts;
 use paceline_core::bucket::BucketState;
 use paceline_core::floor::Floor;
 use paceline_core::level::Level;
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
+use paceline_core::usage::{CallKind, Form, UsageBook};
 use paceline_core::value::{GroupState, ScopeValue};
 use proptest::prelude::*;
 use prost::Message;
@@ -126,6 +128,30 @@ fn levels_out_of_reach_are_damage_whatever_their_size() {
         let decoded = read(with_first_bucket(&value, |bucket| set(bucket, number)));
         assert_eq!((decoded.repaired == 0, decoded.value.buckets[0].started), (is_sound, is_sound), "{what}");
     }
+}
+
+/// Sixty-four kinds of calls with three meters each, every one with a wide spread: the most that is carried along.
+#[test]
+fn what_calls_used_stays_small() {
+    let mut book = UsageBook::default();
+    for kind in 0..200 {
+        for call in 0..60_u64 {
+            let tokens = 1 << (5 + call % 8);
+            let usage = Amounts::from_pairs([("input_tokens", tokens), ("output_tokens", tokens / 3)]);
+            let meters = ["tokens", "input_tokens", "output_tokens"].into_iter();
+            book.note_usage(
+                &CallKind::new("gpt-4o-2024-11-20", &format!("feature {kind}")),
+                &"g".into(),
+                Form::Text,
+                &usage,
+                meters,
+                NOW,
+            );
+        }
+    }
+    let value = ScopeValue { usage: book, ..ScopeValue::default() };
+    let bytes = encode(&HEADER, &value).len();
+    assert!(bytes < 16 * 1_024, "{bytes} bytes");
 }
 
 #[test]
