@@ -139,10 +139,12 @@ pub(crate) fn call_waits<R: Rng + ?Sized>(answered: &Answered<'_>, rng: &mut R, 
 fn cap_levels(value: &mut ScopeValue, answered: &Answered<'_>, until: FleetTime) {
     empty_levels(value, answered);
     for index in &answered.binding.buckets {
-        let Some(bucket) = value.buckets.get_mut(*index).filter(|bucket| bucket.is_windowed() && bucket.observed.is_none())
-        else {
-            continue;
+        // A calendar's phase is known, and a wait of minutes is not for what comes back with the day.
+        let is_meant = |bucket: &BucketState| {
+            let is_short = bucket.is_long_window() && until.since(answered.now) < Span::from_secs(3_600);
+            bucket.is_windowed() && bucket.observed.is_none() && bucket.plan.calendar.is_none() && !is_short
         };
+        let Some(bucket) = value.buckets.get_mut(*index).filter(|bucket| is_meant(bucket)) else { continue };
         if bucket.rate().is_some_and(|rate| until.since(answered.now) <= rate.per) {
             bucket.level.amount = bucket.level.amount.min(Milli::ZERO);
             bucket.window_end = until;
@@ -160,11 +162,9 @@ fn empty_levels(value: &mut ScopeValue, answered: &Answered<'_>) {
         let is_told = |bucket: &BucketState| {
             signal.buckets.iter().any(|seen| *seen.meter == *bucket.plan.meter && seen.remaining.is_some())
         };
-        let Some(bucket) =
-            value.buckets.get_mut(*index).filter(|bucket| !bucket.is_held() && !bucket.is_windowed() && !is_told(bucket))
-        else {
-            continue;
-        };
+        let is_meant =
+            |bucket: &BucketState| !bucket.is_held() && !bucket.is_windowed() && !bucket.is_long_window() && !is_told(bucket);
+        let Some(bucket) = value.buckets.get_mut(*index).filter(|bucket| is_meant(bucket)) else { continue };
         let (Some(cost), Some(level)) = (charge_of(lease, bucket), bucket.level_at(now)) else { continue };
         let most = cost - Milli::from_milli(1);
         if level > most {

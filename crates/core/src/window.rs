@@ -7,7 +7,7 @@ use crate::bucket::BucketState;
 use crate::calendar;
 use crate::level::{Level, Rate};
 use crate::pacing::guard;
-use crate::plan::{BucketPlan, StartLevel};
+use crate::plan::{BucketPlan, Refill, StartLevel};
 use crate::units::{FleetTime, Milli, Span};
 
 /// From this window on nobody waits for even units: a first window holds what is probably left of it.
@@ -62,12 +62,24 @@ impl BucketState {
         }
     }
 
-    /// Another calendar takes over the window as it is: its end is where the new one says, and nothing refills before.
+    /// Another calendar takes over the window as it is: its end is where the new one says, and nothing refills before. A window
+    /// that is over already ends by the old one, or its turn would be lost.
     pub(crate) fn adopt_calendar(&mut self, plan: &BucketPlan, now: FleetTime) {
-        if plan.calendar != self.plan.calendar && self.started {
-            self.plan.calendar.clone_from(&plan.calendar);
-            self.place_window(now);
+        if plan.calendar == self.plan.calendar || !self.started {
+            return;
         }
+        if let Some(rate) = self.rate().filter(|_| self.effective().refill == Refill::Window) {
+            self.turn(now, &rate, Milli::ZERO);
+        }
+        self.plan.calendar.clone_from(&plan.calendar);
+        self.place_window(now);
+    }
+
+    /// Whether it comes back all at once, an hour or more from now: a refusal that does not say what it was about, and asks to wait
+    /// for less, is hardly about this one.
+    pub(crate) fn is_long_window(&self) -> bool {
+        let effective = self.effective();
+        effective.refill == Refill::Window && effective.per >= LONG
     }
 
     /// When the current window began; meaningless before there is one.

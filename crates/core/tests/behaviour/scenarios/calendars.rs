@@ -11,6 +11,7 @@ use paceline_core::units::{FleetTime, Span};
 
 use super::at_once;
 use crate::support::plans::{cautious, group, named, per_minute, windowed};
+use crate::support::script::refused_for;
 use crate::support::world::World;
 
 const DAY: Span = Span::from_secs(86_400);
@@ -199,5 +200,34 @@ fn a_reload_to_another_zone_refills_nothing() {
     assert_eq!(go(&mut world, &moved, 1), 0);
     // 00:00 UTC of the ninth.
     world.now = FleetTime::from_secs(1_773_014_400) + Span::from_secs(1);
+    assert_eq!(go(&mut world, &moved, 101), 100);
+}
+
+/// A refusal that does not say which quota it was, and asks for half a minute, is not about the day: neither is the day's quota
+/// gone, nor does it come back in half a minute.
+#[test]
+fn a_refusal_of_the_minute_leaves_the_day_alone() {
+    for day in [daily(1_000), cautious(daily(1_000))] {
+        let plan = group(vec![per_minute("requests", 60), named("requests_day", day)]);
+        let mut world = world_at(SPRING + hours(10));
+        assert_eq!(go(&mut world, &plan, 1), 1);
+        let before = world.level("requests_day");
+        world.answer(1, &refused_for(Span::from_secs(34)));
+        assert_eq!(world.level("requests_day"), before);
+        world.now = world.now + Span::from_secs(90);
+        assert_eq!(go(&mut world, &plan, 30), 30);
+        assert!(world.level("requests_day") <= before - 28.0, "no new day began meanwhile");
+    }
+}
+
+/// A day that has ended before another zone was configured has ended: its quota is not lost with its midnight.
+#[test]
+fn a_reload_after_midnight_loses_no_day() {
+    let plan = group(vec![daily(100)]);
+    let mut world = world_at(SPRING - hours(1));
+    assert_eq!(go(&mut world, &plan, 100), 100);
+    let utc = Calendar { unit: CalendarUnit::Day, zone: Zone::utc() };
+    let moved = group(vec![BucketPlan { calendar: Some(utc), ..daily(100) }]);
+    world.now = SPRING + hours(1);
     assert_eq!(go(&mut world, &moved, 101), 100);
 }
