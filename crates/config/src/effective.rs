@@ -1,11 +1,14 @@
 //! The effective configuration: what holds after defaults, flags and variables, in one canonical form.
 
 use paceline_core::calendar::CalendarUnit;
+use paceline_core::mode::{Mode, Modes};
 use paceline_core::plan::{Class, ClassPolicy, Refill, StartLevel};
 use paceline_core::units::Span;
 use serde_json::{Map, Value, json};
 
-use crate::model::{Account, Block, ByClass, CONCURRENCY, ClassSettings, Config, Group, Limit, Provider, Settings, Shared};
+use crate::model::{
+    Account, Block, ByClass, CONCURRENCY, ClassSettings, Config, Group, Limit, Provider, Settings, Shared, Tenant,
+};
 use crate::quantity::{exact, exact_length};
 
 impl Config {
@@ -15,9 +18,10 @@ impl Config {
             "classes": classes_with_defaults(&self.classes),
             "expected_replicas": 1,
             "listen": {"grpc": self.listen.grpc.to_string(), "http": self.listen.http.to_string()},
-            "mode": "enforce",
+            "mode": modes(self.mode.map_or_else(Modes::default, |written| written.value)),
             "providers": self.providers.iter().map(|(name, one)| (name.clone(), provider(one))).collect::<Map<_, _>>(),
             "store": "memory",
+            "tenants": self.tenants.iter().map(|(name, one)| (name.clone(), tenant(one))).collect::<Map<_, _>>(),
         })
     }
 
@@ -84,6 +88,21 @@ fn merge(mut into: Value, more: Value) -> Value {
     into
 }
 
+/// The word, or the parts.
+fn modes(modes: Modes) -> Value {
+    if let Some(only) = modes.only() {
+        return json!(only.name());
+    }
+    let parts = Mode::ALL.into_iter().filter(|mode| modes.part(*mode) > 0);
+    Value::Object(
+        parts.map(|mode| (mode.name().to_owned(), json!(format!("{}%", f64::from(modes.part(mode)) / 1e4)))).collect(),
+    )
+}
+
+fn tenant(tenant: &Tenant) -> Value {
+    map([("mode", tenant.mode.map(|written| modes(written.value)))])
+}
+
 fn provider(provider: &Provider) -> Value {
     let own = map([
         ("accounts", named(&provider.accounts, account)),
@@ -129,6 +148,7 @@ fn settings(settings: &Settings) -> Value {
         ("honor_cap", by_class(&settings.classes.honor_cap, |span| json!(exact(span)))),
         ("learn_above", settings.learn_above.map(|learn| json!(learn.value))),
         ("max_wait", by_class(&settings.classes.max_wait, |span| json!(exact(span)))),
+        ("mode", settings.mode.map(|written| modes(written.value))),
         ("paid_attempts", by_class(&settings.classes.paid_attempts, |tries| json!(tries))),
         ("start_level", settings.start_level.map(|level| json!(start(level.value)))),
         ("tier", settings.tier.as_ref().map(|tier| json!(tier.value))),

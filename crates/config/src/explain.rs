@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use paceline_core::mode::Modes;
 use paceline_core::plan::{BucketPlan, Class, GroupPlan, Refill, StartLevel};
 use serde_json::{Value, json};
 
@@ -92,6 +93,10 @@ pub struct Explanation {
     pub buckets: Vec<BucketOrigin>,
     /// The origin of each promise that is not the default.
     pub settings: Vec<SettingOrigin>,
+    /// Where the mode is written; `None`: nowhere, calls are enforced.
+    pub mode: Option<Origin>,
+    /// What is done with the calls of each tenant that the file speaks of, and where that is written.
+    pub tenants: Vec<(String, Modes, Origin)>,
     /// What is written and cannot be kept, in sentences.
     pub notes: Vec<String>,
 }
@@ -134,6 +139,9 @@ impl Explanation {
             "buckets": buckets.collect::<Vec<Value>>(),
             "classes": Value::Object(classes.into_iter().collect()),
             "min_backoff_ms": self.plan.min_backoff.as_millis_ceil(),
+            "mode": self.plan.modes.to_string(),
+            "mode_from": self.mode.as_ref().map(|origin| origin.describe(&self.file)),
+            "mode_of_tenants": self.tenants.iter().map(|(name, modes, _)| (name.clone(), json!(modes.to_string()))).collect::<serde_json::Map<_, _>>(),
             "notes": self.notes,
         })
     }
@@ -188,6 +196,12 @@ impl fmt::Display for Explanation {
         }
         for class in Class::ALL {
             self.write_class(f, class)?;
+        }
+        if let Some(origin) = &self.mode {
+            writeln!(f, "  mode     {} <- {}", self.plan.modes, origin.describe(&self.file))?;
+        }
+        for (name, modes, origin) in &self.tenants {
+            writeln!(f, "  mode     {modes} for tenant {name:?} <- {}", origin.describe(&self.file))?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))
     }

@@ -5,7 +5,7 @@ use crate::redact;
 use crate::tree::{Entry, Node, Value};
 
 /// Where keys of the contract belong, for those who wrote one at the wrong level.
-const WHERE: [(&str, &str); 28] = [
+const WHERE: [(&str, &str); 29] = [
     ("accounts", "in a provider"),
     ("aliases", "in an account"),
     ("attempts", "in `classes.CLASS`, or in a provider, an account or a group"),
@@ -22,6 +22,7 @@ const WHERE: [(&str, &str); 28] = [
     ("listen", "at the top of the file"),
     ("max_wait", "in `classes.CLASS`, or in a provider, an account or a group"),
     ("metrics", "at the top of the file"),
+    ("mode", "at the top of the file, in a provider, an account, a group or a tenant"),
     ("models", "in an account or a provider"),
     ("per", "beside `limit` in one meter's limit"),
     ("providers", "at the top of the file"),

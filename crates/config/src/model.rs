@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use paceline_core::calendar::{CalendarUnit, Zone};
+use paceline_core::mode::Modes;
 use paceline_core::plan::{Class, Refill, StartLevel};
 use paceline_core::units::Span;
 
@@ -34,8 +35,12 @@ pub struct Config {
     /// The file's text, for excerpts in messages of later checks.
     pub(crate) text: Arc<str>,
     pub(crate) listen: Listen,
+    /// What is done with calls where no nearer level says it.
+    pub(crate) mode: Option<Written<Modes>>,
     pub(crate) classes: ClassSettings,
     pub(crate) providers: BTreeMap<String, Provider>,
+    /// By name; `*` is every other one.
+    pub(crate) tenants: BTreeMap<String, Tenant>,
 }
 
 /// Where the service listens.
@@ -61,10 +66,18 @@ impl Default for Config {
             file: String::new(),
             text: Arc::from(""),
             listen: Listen::default(),
+            mode: None,
             classes: ClassSettings::default(),
             providers: BTreeMap::new(),
+            tenants: BTreeMap::new(),
         }
     }
+}
+
+/// One tenant of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tenant {
+    pub(crate) mode: Option<Written<Modes>>,
 }
 
 /// One provider of the file.
@@ -125,6 +138,7 @@ pub(crate) struct Settings {
     pub(crate) use_share: Option<Written<Share>>,
     pub(crate) learn_above: Option<Written<bool>>,
     pub(crate) start_level: Option<Written<StartLevel>>,
+    pub(crate) mode: Option<Written<Modes>>,
     pub(crate) classes: ClassSettings,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::Config;
 use crate::problem::{ConfigErrors, Pos, Problems};
-use crate::read::{check_mode, check_replicas, check_store, socket_addr};
+use crate::read::{check_replicas, check_store, modes, socket_addr};
 use crate::tree::{Node, Value};
 
 /// A scalar of the configuration that a flag or a variable may set.
@@ -99,7 +99,11 @@ impl Config {
                     }
                 }
                 Scalar::Store => check_store(&node, from, &mut found),
-                Scalar::Mode => check_mode(&node, from, &mut found),
+                Scalar::Mode => {
+                    if let Some(modes) = modes(&node, from, &mut found) {
+                        self.mode = Some(modes);
+                    }
+                }
                 Scalar::ExpectedReplicas => check_replicas(&node, from, &mut found),
             }
             // The value stands in no file: drop the place.

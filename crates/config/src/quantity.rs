@@ -29,6 +29,11 @@ impl Share {
     /// None of it.
     pub const NONE: Self = Self(0);
 
+    /// As a number: a million is all of it.
+    pub(crate) const fn in_millionths(self) -> u32 {
+        self.0
+    }
+
     /// So much of `amount`, rounded down, at least one unit.
     pub(crate) fn of(self, amount: u64) -> u64 {
         let part = u128::from(amount) * u128::from(self.0) / 1_000_000;

@@ -1,9 +1,11 @@
 //! From the tree to the model: one function per level of the file. Each goes on after a mistake.
 
 pub(crate) mod limits;
+mod modes;
 mod provider;
 mod scalars;
 mod settings;
+mod tenants;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +15,8 @@ use crate::model::{Config, Listen};
 use crate::problem::{ConfigErrors, Pos, Problem, Problems};
 use crate::tree::{self, Node, Value};
 
-pub(crate) use scalars::{check_mode, check_replicas, check_store, socket_addr};
+pub(crate) use modes::modes;
+pub(crate) use scalars::{check_replicas, check_store, socket_addr};
 
 /// The longest name of a provider, account or shared bucket, in bytes.
 const LONGEST_NAME: usize = 256;
@@ -66,7 +69,7 @@ fn top(root: &Node, config: &mut Config, problems: &mut Problems) {
         check_store(&entry.node, "store", problems);
     }
     if let Some(entry) = fields.take("mode") {
-        check_mode(&entry.node, "mode", problems);
+        config.mode = modes(&entry.node, "mode", problems);
     }
     if let Some(entry) = fields.take("expected_replicas") {
         check_replicas(&entry.node, "expected_replicas", problems);
@@ -80,7 +83,9 @@ fn top(root: &Node, config: &mut Config, problems: &mut Problems) {
     if let Some(entry) = fields.take("providers") {
         config.providers = provider::providers(&entry.node, problems);
     }
-    fields.not_yet("tenants", "remove it; calls may name their tenant all the same", is_nothing, problems);
+    if let Some(entry) = fields.take("tenants") {
+        config.tenants = tenants::tenants(&entry.node, problems);
+    }
     fields.not_yet("metrics", "remove it; metrics are served on the HTTP listener all the same", is_nothing, problems);
     fields.not_yet("prices", "remove it; `usd` is no meter yet", is_nothing, problems);
     fields.close(problems);

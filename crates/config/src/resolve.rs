@@ -7,6 +7,7 @@
 
 mod buckets;
 mod group;
+mod modes;
 mod promises;
 
 use std::sync::Arc;
@@ -52,12 +53,14 @@ impl Config {
         let layers = Layers::choose(&identity, model);
         let (buckets, bucket_origins, notes) = buckets::buckets(&identity, &layers);
         let (classes, setting_origins) = promises::promises(self, &identity, &layers);
+        let (modes, mode_origin) = modes::modes(self, &layers.chain(&identity));
         let plan = GroupPlan {
             key: layers.key.clone(),
             is_each: layers.is_each,
             buckets,
             classes,
             min_backoff: identity.facts.min_backoff,
+            modes,
         };
         Ok(Explanation {
             asked: format!("{provider}/{account}/{model}"),
@@ -65,9 +68,11 @@ impl Config {
             provider: identity.provider.to_string(),
             account: identity.account.to_owned(),
             group: layers.origin.clone(),
-            plan,
             buckets: bucket_origins,
             settings: setting_origins,
+            mode: mode_origin,
+            tenants: modes::of_tenants(self, plan.modes),
+            plan,
             notes,
         })
     }

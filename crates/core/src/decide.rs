@@ -301,7 +301,8 @@ fn too_large(value: &ScopeValue, binding: &Binding, ask: &Ask) -> Option<Denial>
     })
 }
 
-fn bind(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Binding {
+/// The buckets of a call, with a first level where nobody has used them.
+pub(crate) fn bind(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Binding {
     let binding = value.bind(&ask.plan, now);
     for index in &binding.buckets {
         let one_call = value.buckets.get(*index).map(|bucket| cost_in(value, ask, bucket).0);
@@ -458,13 +459,37 @@ fn grant(
 ) {
     let Some((waiting, mut parts)) = queue.remove(ask.id, now) else { return };
     let hold_until = Holds::slot_for(send_at, ask.ttl);
+    let (charges, estimated) = take(value, ask, binding, (base.unwrap_or(send_at), send_at), base.is_some(), hold_until);
+    let (group, group_mark) = begin_flight(value, binding, hold_until);
+    if let Some(group) = value.groups.get_mut(binding.group) {
+        group.breaker.let_go(send_at);
+    }
+    if let Some(base) = base {
+        let cause = Cause { source: seen.opening.source, bucket: seen.bucket.clone() };
+        delays::add(&mut parts, &cause, base.since(now));
+        delays::add(&mut parts, &Cause::plain(Source::Jitter), send_at.since(base));
+    }
+    let slot = Slot { send_at, charges, estimated, group_mark, group, hold_until, delays: parts, runner_up: waiting.runner_up };
+    pass.decided.push((waiting.ask, Decision::Granted(Box::new(slot))));
+}
+
+/// Charges a call in all its buckets; `at`: its place in the paced line, and when it is sent. Returns what was taken, and the
+/// meters that were filled in.
+pub(crate) fn take(
+    value: &mut ScopeValue,
+    ask: &Ask,
+    binding: &Binding,
+    at: (FleetTime, FleetTime),
+    waited: bool,
+    hold_until: FleetTime,
+) -> (Vec<Charge>, Vec<(Arc<str>, Milli)>) {
     let mut charges = Vec::with_capacity(binding.buckets.len());
     let mut estimated = Vec::new();
     for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
         let (amount, guessed) = charge_for(value, ask, *index);
         let Some(bucket) = value.buckets.get_mut(*index) else { continue };
         let held = bucket.is_held();
-        let taken = bucket.take(amount, base.unwrap_or(send_at), send_at, base.is_some(), hold_until);
+        let taken = bucket.take(amount, at.0, at.1, waited, hold_until);
         charges.push(Charge {
             bucket: plan.id.clone(),
             amount,
@@ -477,26 +502,15 @@ fn grant(
             estimated.push((plan.meter.clone(), amount));
         }
     }
-    let Some(group) = value.groups.get_mut(binding.group) else { return };
+    (charges, estimated)
+}
+
+/// Counts a call in flight; returns its group's key and mark.
+pub(crate) fn begin_flight(value: &mut ScopeValue, binding: &Binding, hold_until: FleetTime) -> (Arc<str>, u64) {
+    let Some(group) = value.groups.get_mut(binding.group) else { return (binding.plan.key.clone(), 0) };
     group.granted = group.granted.saturating_add(1);
     group.flights.take(hold_until, Milli::from_units(1));
-    group.breaker.let_go(send_at);
-    if let Some(base) = base {
-        let cause = Cause { source: seen.opening.source, bucket: seen.bucket.clone() };
-        delays::add(&mut parts, &cause, base.since(now));
-        delays::add(&mut parts, &Cause::plain(Source::Jitter), send_at.since(base));
-    }
-    let slot = Slot {
-        send_at,
-        charges,
-        estimated,
-        group_mark: group.granted,
-        group: group.key.clone(),
-        hold_until,
-        delays: parts,
-        runner_up: waiting.runner_up,
-    };
-    pass.decided.push((waiting.ask, Decision::Granted(Box::new(slot))));
+    (group.key.clone(), group.granted)
 }
 
 fn sooner(look: &mut Option<FleetTime>, at: FleetTime) {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::calendar::Calendar;
+use crate::mode::Modes;
 use crate::units::Span;
 
 /// The meter that counts calls in flight.
@@ -174,6 +175,8 @@ pub struct GroupPlan {
     pub classes: [ClassPolicy; 3],
     /// The least backoff after a refusal that says nothing usable.
     pub min_backoff: Span,
+    /// What is done with its calls.
+    pub modes: Modes,
 }
 
 impl GroupPlan {

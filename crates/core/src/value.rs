@@ -260,7 +260,14 @@ mod tests {
             learn_above: false,
         };
         let classes = Class::ALL.map(ClassPolicy::default_of);
-        Arc::new(GroupPlan { key, is_each: false, buckets: vec![bucket], classes, min_backoff: Span::ZERO })
+        Arc::new(GroupPlan {
+            key,
+            is_each: false,
+            buckets: vec![bucket],
+            classes,
+            min_backoff: Span::ZERO,
+            modes: Default::default(),
+        })
     }
 
     fn first_level(mut value: ScopeValue, now: FleetTime) -> u64 {

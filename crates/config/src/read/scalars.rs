@@ -172,16 +172,6 @@ pub(crate) fn check_store(node: &Node, path: &str, problems: &mut Problems) {
     problems.add(Problem::at(node.pos, path, message).help("write `store: memory`: the state lives in this one process"));
 }
 
-/// `enforce` is the only mode of this version.
-pub(crate) fn check_mode(node: &Node, path: &str, problems: &mut Problems) {
-    let modes = [("enforce", true), ("shadow", false), ("off", false)];
-    if word(node, path, &modes, problems) == Some(false) {
-        let shown = node.scalar().unwrap_or_default();
-        let message = format!("`mode: {shown}` is known, but not available in this version");
-        problems.add(Problem::at(node.pos, path, message).help("remove it, or write `mode: enforce`"));
-    }
-}
-
 /// One replica is what this version runs as.
 pub(crate) fn check_replicas(node: &Node, path: &str, problems: &mut Problems) {
     match node.value {

@@ -2,7 +2,8 @@
 
 use paceline_core::plan::{Class, StartLevel};
 
-use super::scalars::{check_mode, flag, share, span, text, tries, word};
+use super::modes::modes;
+use super::scalars::{flag, share, span, text, tries, word};
 use crate::fields::{Fields, named};
 use crate::model::{ByClass, ClassSettings, Settings, Written};
 use crate::problem::{Problem, Problems, suggest};
@@ -16,6 +17,9 @@ pub(super) fn settings(fields: &mut Fields<'_>, problems: &mut Problems) -> Sett
     let mut out = bucket_settings(fields, problems);
     if let Some(entry) = fields.take("tier") {
         out.tier = text(&entry.node, &fields.join("tier"), "a tier's name", problems);
+    }
+    if let Some(entry) = fields.take("mode") {
+        out.mode = modes(&entry.node, &fields.join("mode"), problems);
     }
     for_classes(fields, "max_wait", span, &mut out.classes.max_wait, problems);
     for_classes(fields, "honor_cap", span, &mut out.classes.honor_cap, problems);
@@ -53,9 +57,6 @@ fn use_share(node: &Node, path: &str, problems: &mut Problems) -> Option<Written
 
 /// Keys of the contract whose engine comes later; what they say by default is accepted.
 fn without_effect_yet(fields: &mut Fields<'_>, problems: &mut Problems) {
-    if let Some(entry) = fields.take("mode") {
-        check_mode(&entry.node, &fields.join("mode"), problems);
-    }
     let none = |value: &Value| matches!(value, Value::Text(text) if text.trim() == "0%");
     fields.not_yet("share", "remove it, or write `share: 0%`", none, problems);
     let local = |value: &Value| matches!(value, Value::Text(text) if text == "local");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use paceline_core::mode::Modes;
 use paceline_core::plan::{BucketId, BucketPlan, Class, ClassPolicy, GroupPlan, Owner, Refill, StartLevel};
 use paceline_core::units::Span;
 
@@ -78,6 +79,7 @@ pub fn group_named(key: &str, buckets: Vec<BucketPlan>) -> Arc<GroupPlan> {
         buckets,
         classes: Class::ALL.map(ClassPolicy::default_of),
         min_backoff: Span::ZERO,
+        modes: Modes::default(),
     };
     Arc::new(plan.renamed(&Arc::from(key)))
 }
