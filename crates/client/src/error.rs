@@ -66,6 +66,15 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// `PACELINE_MODE` is not one of a worker's.
+    #[error(
+        "PACELINE_MODE: `{mode}` is not for a worker to choose; write `off` to ask nobody, or nothing. Whether calls wait or are \
+         only watched is set in the service's configuration"
+    )]
+    Mode {
+        /// As it was given.
+        mode: String,
+    },
     /// A limiter was built outside of a tokio runtime.
     #[error("a limiter must be built inside a tokio runtime (its connections live there): build it in an async function")]
     NoRuntime,

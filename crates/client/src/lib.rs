@@ -20,8 +20,10 @@
 //!
 //! [`Limiter::call`] sends a call as often as the service says; [`Limiter::acquire`] gives one [`Slot`] to those who keep
 //! their own loop. Neither sends early: waits are counted on the monotonic clock from the receipt of the answer. Nothing here
-//! decides how long to wait; that is the service's part (`docs/workers.md` tells the protocol).
+//! decides how long to wait; that is the service's part (`docs/workers.md` tells the protocol). Only where the service is off or
+//! only watches (`docs/shadow.md`), the client waits between attempts as SDKs do.
 
+mod alone;
 mod ask;
 mod call;
 mod error;

@@ -33,6 +33,8 @@ pub struct Limiter {
 pub(crate) struct Shared {
     pub(crate) peers: Peers,
     pub(crate) defaults: Defaults,
+    /// Nobody is asked.
+    pub(crate) is_off: bool,
     /// For what a guard does after it was dropped, on whatever thread that happens.
     pub(crate) runtime: Handle,
 }
@@ -44,15 +46,16 @@ impl Limiter {
     }
 
     /// A limiter from the environment: `PACELINE_ADDR` (several with commas; 127.0.0.1:7070 when not set),
-    /// `PACELINE_ACCOUNT`, `PACELINE_TENANT`.
+    /// `PACELINE_ACCOUNT`, `PACELINE_TENANT`, and `PACELINE_MODE`: `off` asks nobody (see [`Builder::off`]).
     ///
     /// # Errors
-    /// [`Error::Address`] and [`Error::NoRuntime`].
+    /// [`Error::Address`], [`Error::NoRuntime`] and [`Error::Mode`].
     pub fn from_env() -> Result<Self, Error> {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let addrs = variable("PACELINE_ADDR");
         let addrs = addrs.split(',').map(str::trim).filter(|addr| !addr.is_empty());
-        Self::builder().addrs(addrs).account(variable("PACELINE_ACCOUNT")).tenant(variable("PACELINE_TENANT")).build()
+        let builder = Self::builder().addrs(addrs).account(variable("PACELINE_ACCOUNT")).tenant(variable("PACELINE_TENANT"));
+        builder.off(is_off(&variable("PACELINE_MODE"))?).build()
     }
 
     /// Waits for a slot and returns when the call may be sent: never before. Dropping the future gives the place back.
@@ -75,12 +78,13 @@ pub struct Builder {
     addrs: Vec<String>,
     channels: Vec<(String, Channel)>,
     defaults: Defaults,
+    is_off: bool,
     patience: Duration,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { addrs: Vec::new(), channels: Vec::new(), defaults: Defaults::default(), patience: PATIENCE }
+        Self { addrs: Vec::new(), channels: Vec::new(), defaults: Defaults::default(), is_off: false, patience: PATIENCE }
     }
 }
 
@@ -128,6 +132,13 @@ impl Builder {
         self
     }
 
+    /// Ask nobody: every slot is there at once, nothing is reported, and calls that the provider refuses are sent again as an
+    /// SDK would. The switch for a worker that is to go on without the service.
+    pub fn off(mut self, is_off: bool) -> Self {
+        self.is_off = is_off;
+        self
+    }
+
     /// How long to go on trying when no replica answers; 30 s by default.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -147,8 +158,17 @@ impl Builder {
         if peers.is_empty() {
             peers.push((DEFAULT_ADDR.to_owned(), connect(DEFAULT_ADDR)?));
         }
-        let shared = Shared { peers: Peers::new(peers, self.patience), defaults: self.defaults, runtime };
+        let shared = Shared { peers: Peers::new(peers, self.patience), defaults: self.defaults, is_off: self.is_off, runtime };
         Ok(Limiter { shared: Arc::new(shared) })
+    }
+}
+
+/// Reads `PACELINE_MODE`. Whether calls wait or are only watched is the service's decision, not a worker's.
+fn is_off(mode: &str) -> Result<bool, Error> {
+    match mode.trim() {
+        "" | "enforce" => Ok(false),
+        "off" => Ok(true),
+        other => Err(Error::Mode { mode: other.to_owned() }),
     }
 }
 
@@ -191,6 +211,14 @@ mod tests {
             let error = Limiter::builder().addr(addr).build().unwrap_err().to_string();
             assert!(error.contains(says), "{addr:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_mode_is_off_or_the_services_business() {
+        assert!(is_off("off").unwrap() && is_off(" off ").unwrap());
+        assert!(!is_off("").unwrap() && !is_off("enforce").unwrap());
+        let error = is_off("shadow").unwrap_err().to_string();
+        assert!(error.contains("`shadow`") && error.contains("configuration"), "{error}");
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use paceline_proto::v1::acquire_response::Outcome;
 use paceline_proto::v1::release_request::What;
-use paceline_proto::v1::{AcquireResponse, ReleaseRequest};
+use paceline_proto::v1::{AcquireResponse, Mode, ReleaseRequest};
 use tokio::time::{Instant, sleep_until};
 
+use crate::alone;
 use crate::ask::Asked;
 use crate::error::{Denied, Error};
 use crate::limiter::Shared;
@@ -25,6 +26,12 @@ pub(crate) async fn for_slot(
     mut answer: Option<(AcquireResponse, Moment)>,
 ) -> Result<Slot, Error> {
     let started = Instant::now();
+    if shared.is_off {
+        let grant = alone::grant();
+        let window = Window::new(&grant, Moment::now());
+        let answer = AcquireResponse { mode: Mode::Off.into(), ..AcquireResponse::default() };
+        return Ok(Slot::new(shared.clone(), Given { asked, grant, answer, window, waited: started.elapsed() }));
+    }
     let mut kept = Kept { shared: shared.clone(), what: None };
     loop {
         let (mut response, received) = match answer.take() {
@@ -71,7 +78,7 @@ async fn ask(shared: &Shared, asked: &Asked) -> Result<(AcquireResponse, Moment)
 }
 
 /// Sleeps until the clock has reached `until`, whatever a timer thinks of it.
-async fn sleep_past(until: Instant) {
+pub(crate) async fn sleep_past(until: Instant) {
     while Instant::now() < until {
         sleep_until(until).await;
     }

@@ -6,6 +6,7 @@ use paceline_core::amounts::Amounts;
 use paceline_core::delays::{Cause, DelayPart, RunnerUp};
 use paceline_core::denial::{Denial, Reason};
 use paceline_core::lease::Repeat;
+use paceline_core::mode::Mode;
 use paceline_core::plan::Class;
 use paceline_core::report::Outcome;
 use paceline_core::retry::Verdict;
@@ -109,6 +110,21 @@ pub struct Grant {
     pub delays: Vec<DelayPart>,
     /// What else would have held it up.
     pub runner_up: Option<RunnerUp>,
+    /// What is done with the call.
+    pub mode: Mode,
+    /// Of a call that is only watched: what would have been.
+    pub shadow: Option<Box<Watched>>,
+}
+
+/// What would have become of a call that is only watched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watched {
+    /// How long it would have waited; zero when it would have been denied.
+    pub wait: Span,
+    /// How it would have been denied.
+    pub denial: Option<Denial>,
+    /// The wait by cause.
+    pub delays: Vec<DelayPart>,
 }
 
 /// A place in line.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use paceline_config::{Config, ResolveError};
+use paceline_core::mode::Modes;
 use paceline_core::plan::GroupPlan;
 use paceline_core::signal::Signal;
 use paceline_core::units::{FleetTime, Span};
@@ -37,6 +38,14 @@ impl Settings for Configured {
 
     fn plan(&self, target: &Target) -> Result<Arc<GroupPlan>, CallError> {
         self.config.resolve(catalogue(), &target.provider, &target.account, &target.model).map_err(unresolved)
+    }
+
+    fn modes(&self, target: &Target) -> Result<Modes, CallError> {
+        self.config.modes(catalogue(), &target.provider, &target.account).map_err(unresolved)
+    }
+
+    fn tenant_modes(&self, tenant: &str) -> Modes {
+        self.config.tenant_modes(tenant)
     }
 
     fn read(&self, provider: &str, answer: &AnswerParts<'_>) -> Signal {

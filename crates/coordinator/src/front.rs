@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use paceline_core::denial::Reason;
+use paceline_core::mode::Mode;
 use paceline_core::units::{FleetTime, Span};
 use paceline_store::{ScopeKey, Store};
-use paceline_telemetry::{AcquireOutcome, Load, Telemetry};
+use paceline_telemetry::{AcquireOutcome, InMode, Load, Telemetry};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -84,6 +85,8 @@ impl<S: Store> Coordinator<S> {
         });
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_load(move || weak.upgrade().map(|inner| inner.load()).unwrap_or_default());
+        let weak = Arc::downgrade(&inner);
+        options.telemetry.observe_modes(move || weak.upgrade().map(|inner| inner.modes()).unwrap_or_default());
         Ok(Self(inner))
     }
 
@@ -94,7 +97,11 @@ impl<S: Store> Coordinator<S> {
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Answer, CallError> {
         let input = ask_input(request, &*self.settings(), &self.0.keyring)?;
         let target = input.request.target.clone();
-        let Some(_seat) = self.0.seats.take() else { return Ok(self.full(&target)) };
+        let seat = self.0.seats.take();
+        // Those who are not made to wait need no seat.
+        if seat.is_none() && self.settings().plan(&target)?.modes.only() == Some(Mode::Enforce) {
+            return Ok(self.full(&target));
+        }
         match self.call(&target, |id| Input::Ask(id, Arc::new(input))).await? {
             Reply::Answer(answer) => answer,
             _ => Err(lost()),
@@ -277,6 +284,15 @@ impl<S: Store> Inner<S> {
             scopes.remove(key);
         }
         unused
+    }
+
+    fn modes(&self) -> Vec<InMode> {
+        let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let in_mode = |handle: &Handle| {
+            let modes = settings.modes(&handle.target()).ok()?;
+            Some(InMode { provider: handle.provider.clone(), account: handle.account.clone(), modes })
+        };
+        self.handles().iter().filter_map(in_mode).collect()
     }
 
     fn load(&self) -> Vec<Load> {

@@ -82,6 +82,17 @@ impl Recorder {
                     self.telemetry.units(&labels, &of.meter, UnitsKind::Overrun, of.overrun);
                 }
             }
+            Event::Watched { model, wait, denied } => {
+                let labels = self.labels_of(&model);
+                self.telemetry.watched(&labels, wait);
+                if let Some(reason) = denied {
+                    self.telemetry.would_deny(&labels, reason);
+                }
+            }
+            Event::Prevented { model } => {
+                let labels = self.labels_of(&model);
+                self.telemetry.prevented(&labels);
+            }
             Event::Repaired(fields) => self.repaired(fields),
         }
     }

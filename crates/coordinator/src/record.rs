@@ -8,7 +8,8 @@ use paceline_core::units::{FleetTime, Span};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use crate::wire::{self, LeaseWire, PartWire, RecordWire};
+use crate::api::Watched;
+use crate::wire::{self, LeaseWire, PartWire, RecordWire, ShadowWire};
 
 /// How long a record outlives its lease.
 pub(crate) const KEPT_AFTER_END: Span = Span::from_secs(60);
@@ -72,6 +73,8 @@ pub struct Record {
     pub(crate) verdict: Option<Verdict>,
     /// How its wait came about.
     pub(crate) delays: Vec<DelayPart>,
+    /// Of a call that is only watched: what would have been.
+    pub(crate) shadow: Option<Box<Watched>>,
 }
 
 impl Record {
@@ -107,6 +110,7 @@ impl Record {
             was_released: self.was_released,
             ask_print: self.print.to_vec(),
             delays: self.delays.iter().map(PartWire::from).collect(),
+            shadow: self.shadow.as_deref().map(ShadowWire::from),
         }
         .encode_to_vec()
     }
@@ -128,6 +132,7 @@ impl Record {
             paid_attempts: stored.paid_attempts,
             verdict: wire::verdict_of(stored.verdict),
             delays: stored.delays.into_iter().map(DelayPart::from).collect(),
+            shadow: stored.shadow.map(|shadow| Box::new(Watched::from(shadow))),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use paceline_core::mode::Modes;
 use paceline_core::plan::GroupPlan;
 use paceline_core::signal::Signal;
 
@@ -20,6 +21,15 @@ pub trait Settings: Send + Sync + 'static {
     /// # Errors
     /// As [`Settings::canonical`].
     fn plan(&self, target: &Target) -> Result<Arc<GroupPlan>, CallError>;
+
+    /// What is done with the calls of a canonical target's account, where none of its groups says otherwise.
+    ///
+    /// # Errors
+    /// As [`Settings::canonical`].
+    fn modes(&self, target: &Target) -> Result<Modes, CallError>;
+
+    /// What a tenant's calls are in at most: each is in the mode that interferes less, of this and its target's.
+    fn tenant_modes(&self, tenant: &str) -> Modes;
 
     /// Reads a provider's answer.
     fn read(&self, provider: &str, answer: &AnswerParts<'_>) -> Signal;

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use paceline_core::delays::{Cause, DelayPart};
-use paceline_core::denial::Reason;
+use paceline_core::denial::{Denial, Reason};
 use paceline_core::lease::{CallFloor, Charge, History, Lease, Repeat, Serial};
+use paceline_core::mode::Mode;
 use paceline_core::plan::{BucketId, Class, Owner};
 use paceline_core::retry::Verdict;
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, Milli, Span};
+
+use crate::api::Watched;
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct SerialWire {
@@ -102,6 +105,12 @@ pub(crate) struct LeaseWire {
     pub(crate) parent: String,
     #[prost(string, tag = "29")]
     pub(crate) identity: String,
+    /// 0 enforce, 1 shadow, 2 off.
+    #[prost(uint32, tag = "70")]
+    pub(crate) mode: u32,
+    /// Whether enforce would have made the call wait, or denied it.
+    #[prost(bool, tag = "71")]
+    pub(crate) held_back: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -174,6 +183,68 @@ pub(crate) struct RecordWire {
     pub(crate) delays: Vec<PartWire>,
     #[prost(bool, tag = "14")]
     pub(crate) has_begun: bool,
+    #[prost(message, optional, tag = "70")]
+    pub(crate) shadow: Option<ShadowWire>,
+}
+
+/// What would have become of a call that is only watched.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ShadowWire {
+    #[prost(int64, tag = "1")]
+    wait: i64,
+    /// As the verdict that gives a call up for this reason; 0: not denied.
+    #[prost(uint32, tag = "2")]
+    reason: u32,
+    #[prost(int64, optional, tag = "3")]
+    retry_after: Option<i64>,
+    #[prost(string, tag = "4")]
+    detail: String,
+    #[prost(message, repeated, tag = "5")]
+    parts: Vec<PartWire>,
+}
+
+impl From<&Watched> for ShadowWire {
+    fn from(watched: &Watched) -> Self {
+        let denial = watched.denial.as_ref();
+        Self {
+            wait: watched.wait.as_micros(),
+            reason: denial.map_or(0, |denial| verdict_number(Verdict::GiveUp(denial.reason))),
+            retry_after: denial.and_then(|denial| denial.retry_after).map(Span::as_micros),
+            detail: denial.map(|denial| denial.detail.clone()).unwrap_or_default(),
+            parts: watched.delays.iter().map(PartWire::from).collect(),
+        }
+    }
+}
+
+impl From<ShadowWire> for Watched {
+    fn from(wire: ShadowWire) -> Self {
+        let denial = match verdict_of(wire.reason) {
+            Some(Verdict::GiveUp(reason)) => {
+                Some(Denial { reason, retry_after: wire.retry_after.map(Span::from_micros), detail: wire.detail })
+            }
+            _ => None,
+        };
+        let delays = wire.parts.into_iter().map(DelayPart::from).collect();
+        Self { wait: Span::from_micros(wire.wait), denial, delays }
+    }
+}
+
+/// The number of a mode; enforce is none, as in leases of releases before there were others.
+pub(crate) const fn mode_number(mode: Mode) -> u32 {
+    match mode {
+        Mode::Enforce => 0,
+        Mode::Shadow => 1,
+        Mode::Off => 2,
+    }
+}
+
+/// The mode of a lease; unknown numbers (of a later version) count as enforce.
+pub(crate) const fn mode_of(lease: &LeaseWire) -> Mode {
+    match lease.mode {
+        1 => Mode::Shadow,
+        2 => Mode::Off,
+        _ => Mode::Enforce,
+    }
 }
 
 impl From<Serial> for SerialWire {

@@ -3,6 +3,7 @@
 //! A number of an enum that this build does not know is an error in a request (it would be acted on as something else) and
 //! reads as `Unspecified` in an answer (which a newer service may have sent).
 
+use paceline_core::mode::{Draw, Mode, Modes};
 use paceline_core::plan::{Class, Refill};
 use paceline_core::signal::{AnswerKind, ObservedBucket, ObservedOwner, ResetMeans, Signal, Source};
 use paceline_core::units::{LONGEST_FLOOR, Span};
@@ -96,6 +97,21 @@ pub fn signal(signal: &Signal, honored: Option<Span>) -> v1::Signal {
     }
 }
 
+/// Writes which part of all calls is in which mode; modes that none is in are left out.
+pub fn mode_shares(modes: Modes) -> Vec<v1::ModeShare> {
+    let some = Mode::ALL.into_iter().rev().filter(|mode| modes.part(*mode) > 0);
+    some.map(|mode| v1::ModeShare {
+        mode: v1::Mode::from(mode).into(),
+        share: f64::from(modes.part(mode)) / f64::from(Draw::WHOLE),
+    })
+    .collect()
+}
+
+/// The mode that most calls are in; of equal parts the one that interferes more.
+pub fn main_mode(modes: Modes) -> v1::Mode {
+    Mode::ALL.into_iter().max_by_key(|mode| modes.part(*mode)).map_or(v1::Mode::Unspecified, v1::Mode::from)
+}
+
 fn observed_bucket(bucket: &ObservedBucket) -> v1::ObservedBucket {
     v1::ObservedBucket {
         name: bucket.name.clone(),
@@ -140,6 +156,7 @@ same_values!(AnswerKind, v1::AnswerKind, {
     Ok = Ok, Throttled = Throttled, Overloaded = Overloaded, QuotaExhausted = QuotaExhausted, Impossible = Impossible,
     Failed = Failed, Rejected = Rejected,
 }, Unspecified => Failed);
+same_values!(Mode, v1::Mode, { Off = Off, Shadow = Shadow, Enforce = Enforce }, Unspecified => Enforce);
 same_values!(Refill, v1::Refill, { Continuous = Continuous, Window = Window, Held = Held }, Unspecified => Continuous);
 
 #[cfg(test)]
@@ -217,6 +234,7 @@ mod tests {
         round_trips::<v1::ResetMeans, ResetMeans>(v1::ResetMeans::Unspecified.into());
         round_trips::<v1::ObservedOwner, ObservedOwner>(v1::ObservedOwner::Group.into());
         round_trips::<v1::AnswerKind, AnswerKind>(v1::AnswerKind::Failed.into());
+        round_trips::<v1::Mode, Mode>(v1::Mode::Enforce.into());
         round_trips::<v1::Refill, Refill>(v1::Refill::Continuous.into());
     }
 

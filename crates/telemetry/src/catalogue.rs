@@ -1,6 +1,7 @@
 //! Every metric, once: what instruments are built from, what the reference is generated from, what dashboards are
 //! checked against.
 
+use paceline_core::mode::Mode;
 use paceline_core::plan::Class;
 use paceline_core::signal::Source;
 
@@ -65,7 +66,7 @@ pub struct Metric {
     pub name: &'static str,
     /// How it behaves.
     pub kind: Kind,
-    /// The unit in UCUM (`s`, or what is counted in braces: `{ask}`); empty for facts that are always 1.
+    /// The unit in UCUM (`s`, or what is counted in braces: `{ask}`); empty for parts of a whole and for facts that are always 1.
     pub unit: &'static str,
     /// Its labels; what they mean: [`LABELS`].
     pub labels: &'static [&'static str],
@@ -282,8 +283,74 @@ pub const LEARNED_LIMIT_FLAPS: Metric = Metric {
     series: SeriesBound::PerScope(1),
 };
 
+/// Calls that were only watched.
+pub const SHADOW_ASKS: Metric = Metric {
+    name: "paceline_shadow_asks_total",
+    kind: Kind::Counter,
+    unit: "{ask}",
+    labels: &["provider", "account", "model"],
+    help: "Asks in shadow mode: let through at once, whatever would have been decided.",
+    question: "How many calls are only watched?",
+    series: SeriesBound::PerScope(1),
+};
+
+/// Watched calls that would have waited.
+pub const SHADOW_WOULD_WAIT: Metric = Metric {
+    name: "paceline_shadow_would_wait_total",
+    kind: Kind::Counter,
+    unit: "{ask}",
+    labels: &["provider", "account", "model"],
+    help: "Asks in shadow mode that enforce would have made wait.",
+    question: "Is it safe to enforce: how many calls would wait?",
+    series: SeriesBound::PerScope(1),
+};
+
+/// How long they would have waited.
+pub const SHADOW_WAIT_SECONDS: Metric = Metric {
+    name: "paceline_shadow_wait_seconds_total",
+    kind: Kind::Counter,
+    unit: "s",
+    labels: &["provider", "account", "model"],
+    help: "Time that calls in shadow mode would have waited.",
+    question: "Is it safe to enforce: how long would calls wait?",
+    series: SeriesBound::PerScope(1),
+};
+
+/// Watched calls that would have been denied.
+pub const SHADOW_WOULD_DENY: Metric = Metric {
+    name: "paceline_shadow_would_deny_total",
+    kind: Kind::Counter,
+    unit: "{ask}",
+    labels: &["provider", "account", "model", "reason"],
+    help: "Asks in shadow mode that enforce would have denied, by reason.",
+    question: "Is it safe to enforce: how many calls would be denied, and why?",
+    series: SeriesBound::PerScope(MAX_REASONS_PER_SCOPE + 1),
+};
+
+/// Refusals that would not have happened.
+pub const SHADOW_PREVENTED: Metric = Metric {
+    name: "paceline_shadow_prevented_total",
+    kind: Kind::Counter,
+    unit: "{answer}",
+    labels: &["provider", "account", "model"],
+    help: "Calls in shadow mode that the provider refused and that enforce would not have sent then.",
+    question: "What is there to gain: how many rejections would enforce prevent?",
+    series: SeriesBound::PerScope(1),
+};
+
+/// What is done with calls.
+pub const MODE: Metric = Metric {
+    name: "paceline_mode",
+    kind: Kind::Gauge,
+    unit: "",
+    labels: &["provider", "account", "mode"],
+    help: "The part of an account's calls, 0 to 1, that the configuration puts in this mode; groups and tenants may differ.",
+    question: "What is switched: where are calls enforced, where only watched?",
+    series: SeriesBound::PerAccount(Mode::ALL.len()),
+};
+
 /// Every metric, in the order of the reference.
-pub const CATALOGUE: [&Metric; 18] = [
+pub const CATALOGUE: [&Metric; 24] = [
     &DELAY_SECONDS,
     &WAIT_SECONDS,
     &OLDEST_WAIT_SECONDS,
@@ -297,6 +364,12 @@ pub const CATALOGUE: [&Metric; 18] = [
     &LEASES_EXPIRED,
     &LATE_USES,
     &LEARNED_LIMIT_FLAPS,
+    &MODE,
+    &SHADOW_ASKS,
+    &SHADOW_WOULD_WAIT,
+    &SHADOW_WAIT_SECONDS,
+    &SHADOW_WOULD_DENY,
+    &SHADOW_PREVENTED,
     &STORE_CONFLICTS,
     &STATE_REPAIRED,
     &CONFIG_RELOADS,
@@ -305,7 +378,7 @@ pub const CATALOGUE: [&Metric; 18] = [
 ];
 
 /// What each label means; `{sources}` in a text stands for the list of sources.
-pub const LABELS: [(&str, &str); 17] = [
+pub const LABELS: [(&str, &str); 18] = [
     ("account", "Whose quota: the name workers send, never a key."),
     (
         "bucket",
@@ -318,6 +391,7 @@ pub const LABELS: [(&str, &str); 17] = [
         "Of units: `first` or `retry` by the attempt that used them; `overrun`: the part of either that its reservation did not cover.",
     ),
     ("meter", "What is counted: `requests`, `tokens`, `images`, ...; `other` beyond eight of a scope."),
+    ("mode", "What is done with a call: `enforce`, `shadow` or `off`."),
     ("model", "What the provider meters apart: a model, a deployment, a resource; may be empty."),
     (
         "outcome",
@@ -325,7 +399,10 @@ pub const LABELS: [(&str, &str); 17] = [
     ),
     ("priority", "`interactive`, `normal` or `batch`."),
     ("provider", "A name from the catalogue or the configuration; `other` beyond 64 of them."),
-    ("reason", "Why an ask was denied (`deadline`, `over_honor_cap`, ...); empty when it was not."),
+    (
+        "reason",
+        "Why an ask was, or would be, denied (`deadline`, `over_honor_cap`, ...; in shadow mode also `already_exists`: a request_id used for two calls); empty when it was not.",
+    ),
     ("result", "`applied`, or `refused`: the old configuration stays in force."),
     ("source", "Why a call waited, or where a wait was read: {sources}."),
     (

@@ -7,6 +7,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{Instrument, SdkMeterProvider, Stream};
+use paceline_core::mode::{Draw, Mode};
 use prometheus::Registry;
 
 use crate::Error;
@@ -30,6 +31,11 @@ pub(crate) struct Instruments {
     pub(crate) state_repaired: Counter<u64>,
     pub(crate) config_reloads: Counter<u64>,
     pub(crate) learned_limit_flaps: Counter<u64>,
+    pub(crate) shadow_asks: Counter<u64>,
+    pub(crate) shadow_would_wait: Counter<u64>,
+    pub(crate) shadow_wait_seconds: Counter<f64>,
+    pub(crate) shadow_would_deny: Counter<u64>,
+    pub(crate) shadow_prevented: Counter<u64>,
 }
 
 impl Instruments {
@@ -48,6 +54,11 @@ impl Instruments {
             state_repaired: counter(meter, &catalogue::STATE_REPAIRED),
             config_reloads: counter(meter, &catalogue::CONFIG_RELOADS),
             learned_limit_flaps: counter(meter, &catalogue::LEARNED_LIMIT_FLAPS),
+            shadow_asks: counter(meter, &catalogue::SHADOW_ASKS),
+            shadow_would_wait: counter(meter, &catalogue::SHADOW_WOULD_WAIT),
+            shadow_wait_seconds: seconds_counter(meter, &catalogue::SHADOW_WAIT_SECONDS),
+            shadow_would_deny: counter(meter, &catalogue::SHADOW_WOULD_DENY),
+            shadow_prevented: counter(meter, &catalogue::SHADOW_PREVENTED),
         }
     }
 }
@@ -108,6 +119,20 @@ pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: 
     of_load(&catalogue::INFLIGHT, |load| load.in_flight as f64);
     of_load(&catalogue::QUEUE_DEPTH, |load| load.queued as f64);
     of_load(&catalogue::OLDEST_WAIT_SECONDS, |load| load.oldest_wait.at_least_zero().as_secs_f64());
+
+    let of_modes = observed.clone();
+    meter
+        .f64_observable_gauge(instrument_name(&catalogue::MODE))
+        .with_description(catalogue::MODE.help)
+        .with_callback(move |observer| {
+            for row in of_modes.modes() {
+                for mode in Mode::ALL {
+                    let labels = [label("provider", &row.provider), label("account", &row.account), label("mode", mode.name())];
+                    observer.observe(f64::from(row.modes.part(mode)) / f64::from(Draw::WHOLE), &labels);
+                }
+            }
+        })
+        .build();
 
     let fact = |metric: &'static Metric, read: Box<dyn Fn() -> Option<KeyValue> + Send + Sync>| {
         meter

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use paceline_core::mode::Modes;
 use paceline_core::plan::Class;
 use paceline_core::units::Span;
 
@@ -26,22 +27,47 @@ pub struct Load {
     pub oldest_wait: Span,
 }
 
-type Source = Arc<dyn Fn() -> Vec<Load> + Send + Sync>;
+/// What is done with the calls of one scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InMode {
+    /// The scope's provider.
+    pub provider: Arc<str>,
+    /// The scope's account.
+    pub account: Arc<str>,
+    /// Which part of its calls is in which mode.
+    pub modes: Modes,
+}
+
+type Source<T> = Arc<dyn Fn() -> Vec<T> + Send + Sync>;
 
 /// What the gauges read.
 pub(crate) struct Observed {
     max_scopes: usize,
-    source: RwLock<Option<Source>>,
+    source: RwLock<Option<Source<Load>>>,
+    modes: RwLock<Option<Source<InMode>>>,
     config_hash: RwLock<Option<Arc<str>>>,
 }
 
 impl Observed {
     pub(crate) fn new(max_scopes: usize) -> Self {
-        Self { max_scopes, source: RwLock::new(None), config_hash: RwLock::new(None) }
+        Self { max_scopes, source: RwLock::new(None), modes: RwLock::new(None), config_hash: RwLock::new(None) }
     }
 
-    pub(crate) fn set_source(&self, source: Source) {
+    pub(crate) fn set_source(&self, source: Source<Load>) {
         *self.source.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    pub(crate) fn set_modes(&self, source: Source<InMode>) {
+        *self.modes.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    /// What is done with calls now, for the first `max_scopes` scopes by name.
+    pub(crate) fn modes(&self) -> Vec<InMode> {
+        let source = self.modes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut rows = source.map(|source| source()).unwrap_or_default();
+        rows.sort_by(|a, b| (&a.provider, &a.account).cmp(&(&b.provider, &b.account)));
+        rows.truncate(self.max_scopes);
+        rows
     }
 
     pub(crate) fn set_config_hash(&self, hash: &str) {

@@ -12,6 +12,7 @@ use paceline_core::signal::Source;
 
 use crate::instruments::Instruments;
 use crate::labels::{AcquireOutcome, ReportOutcome, UnitsKind};
+use crate::shadow::ShadowSeries;
 
 /// Providers with series of their own; later ones are summed as `other`.
 pub(crate) const MAX_PROVIDERS: usize = 64;
@@ -82,6 +83,8 @@ pub(crate) struct ScopeSeries {
     pub(crate) leases_expired: BoundCounter<u64>,
     pub(crate) late_uses: BoundCounter<u64>,
     pub(crate) learned_limit_flaps: BoundCounter<u64>,
+    /// Made with the first call that is only watched.
+    shadow: OnceLock<ShadowSeries>,
 }
 
 impl ScopeSeries {
@@ -101,7 +104,12 @@ impl ScopeSeries {
             leases_expired,
             late_uses,
             learned_limit_flaps,
+            shadow: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn shadow(&self, instruments: &Instruments) -> &ShadowSeries {
+        self.shadow.get_or_init(|| ShadowSeries::new(instruments, &self.base))
     }
 
     pub(crate) fn acquire(&self, instruments: &Instruments, outcome: AcquireOutcome, reason: &'static str) {

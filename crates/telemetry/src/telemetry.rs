@@ -12,7 +12,7 @@ use prometheus::{Registry, TextEncoder};
 use crate::Error;
 use crate::instruments::{self, Instruments};
 use crate::labels::{AcquireOutcome, ReloadResult, ReportOutcome, Status, UnitsKind};
-use crate::load::{Load, Observed};
+use crate::load::{InMode, Load, Observed};
 use crate::series::{Bounded, MAX_HEADERS, MAX_PROVIDERS, OTHER, ProviderSeries, ScopeSeries, label};
 
 /// The `Content-Type` of [`Telemetry::render`] (Prometheus text format 0.0.4).
@@ -176,6 +176,26 @@ impl Telemetry {
     /// Counts a learned limit that turned back on its last change.
     pub fn learned_limit_flap(&self, scope: &ScopeLabels) {
         scope.scope.learned_limit_flaps.add(1);
+    }
+
+    /// Counts a call that was only watched, with how long it would have waited.
+    pub fn watched(&self, scope: &ScopeLabels, wait: Span) {
+        scope.scope.shadow(&self.0.instruments).ask(wait.at_least_zero().as_secs_f64());
+    }
+
+    /// Counts a watched call that would have been denied; `reason` in lower snake case.
+    pub fn would_deny(&self, scope: &ScopeLabels, reason: &'static str) {
+        scope.scope.shadow(&self.0.instruments).denied(&self.0.instruments, reason);
+    }
+
+    /// Counts a refusal by the provider that enforce would have prevented.
+    pub fn prevented(&self, scope: &ScopeLabels) {
+        scope.scope.shadow(&self.0.instruments).prevented.add(1);
+    }
+
+    /// Says where the gauge of modes reads them; as [`Telemetry::observe_load`].
+    pub fn observe_modes(&self, source: impl Fn() -> Vec<InMode> + Send + Sync + 'static) {
+        self.0.observed.set_modes(Arc::new(source));
     }
 
     /// Counts a commit that another replica's had overtaken.

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use paceline_core::mode::Modes;
 use paceline_core::plan::Class;
 use paceline_core::signal::Source;
 use paceline_core::units::Span;
 use paceline_telemetry::catalogue::{LABELS, SeriesBound, WAIT_BOUNDS_SECONDS};
 use paceline_telemetry::{
-    AcquireOutcome, CATALOGUE, Kind, Load, Metric, Options, ReloadResult, ReportOutcome, Status, Telemetry, UnitsKind,
+    AcquireOutcome, CATALOGUE, InMode, Kind, Load, Metric, Options, ReloadResult, ReportOutcome, Status, Telemetry, UnitsKind,
 };
 use proptest::prelude::*;
 
@@ -66,6 +67,14 @@ fn one_of_each(telemetry: &Telemetry) {
     telemetry.leases_expired(&scope, 2);
     telemetry.late_use(&scope);
     telemetry.learned_limit_flap(&scope);
+    telemetry.watched(&scope, Span::from_millis(500));
+    telemetry.watched(&scope, Span::ZERO);
+    telemetry.would_deny(&scope, "deadline");
+    telemetry.prevented(&scope);
+    telemetry.observe_modes(|| {
+        let modes = Modes::split(200_000, 800_000);
+        vec![InMode { provider: Arc::from("openai"), account: Arc::from("prod"), modes }]
+    });
     telemetry.store_conflict();
     telemetry.state_repaired(3);
     telemetry.config_reload(ReloadResult::Refused);
@@ -101,6 +110,15 @@ fn every_event_shows_under_its_labels() {
     assert_eq!(value(&seen, "paceline_units_total", &[("meter", "tokens"), ("kind", "overrun")]), 30.0);
     assert_eq!(value(&seen, "paceline_units_total", &[("meter", "tokens"), ("kind", "first")]), 0.0, "shown from the start");
     assert_eq!(value(&seen, "paceline_learned_limit_flaps_total", &scope), 1.0);
+    assert_eq!(value(&seen, "paceline_shadow_asks_total", &scope), 2.0);
+    assert_eq!(value(&seen, "paceline_shadow_would_wait_total", &scope), 1.0);
+    assert_eq!(value(&seen, "paceline_shadow_wait_seconds_total", &scope), 0.5);
+    assert_eq!(value(&seen, "paceline_shadow_would_deny_total", &with(&[("reason", "deadline")])), 1.0);
+    assert_eq!(value(&seen, "paceline_shadow_prevented_total", &scope), 1.0);
+    for (mode, part) in [("enforce", 0.2), ("shadow", 0.8), ("off", 0.0)] {
+        let labels = [("provider", "openai"), ("account", "prod"), ("mode", mode)];
+        assert_eq!(value(&seen, "paceline_mode", &labels), part);
+    }
     assert_eq!(value(&seen, "paceline_store_conflicts_total", &[]), 1.0);
     assert_eq!(value(&seen, "paceline_state_repaired_total", &[]), 3.0);
     assert_eq!(value(&seen, "paceline_config_reloads_total", &[("result", "refused")]), 1.0);
@@ -272,12 +290,22 @@ fn whatever_comes_every_metric_stays_within_its_bound() {
         for status in 0..1_000 {
             telemetry.report(&scope, ReportOutcome::Response, Status::Http(status), REASONS[status as usize % 40]);
         }
+        for reason in REASONS {
+            telemetry.would_deny(&scope, reason);
+        }
+        telemetry.watched(&scope, Span::from_secs(1));
+        telemetry.prevented(&scope);
         for header in 0..10 {
             telemetry.unread_header(&scope, &format!("x-{provider}-limit-{header}"));
         }
         telemetry.unread_header(&scope, "not a\nheader");
         telemetry.unread_header(&scope, &"long".repeat(1_000));
     }
+    let rows: Vec<InMode> = providers
+        .iter()
+        .map(|provider| InMode { provider: provider.as_str().into(), account: "prod".into(), modes: Modes::default() })
+        .collect();
+    telemetry.observe_modes(move || rows.clone());
     telemetry.observe_load(move || {
         let load = |provider: &String| Load {
             provider: provider.as_str().into(),

@@ -7,5 +7,6 @@
 mod call;
 mod failover;
 mod guard;
+mod modes;
 mod peer;
 mod waiting;

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use paceline_core::decide::{self, Slot};
 use paceline_core::delays::{DelayPart, RunnerUp};
 use paceline_core::lease::CallFloor;
+use paceline_core::mode::Mode;
 use paceline_core::plan::{CONCURRENCY, Class};
 use paceline_core::queue::{Ask, AskId};
 use paceline_core::units::{FleetTime, Span};
@@ -17,35 +18,26 @@ use super::effects::{Granted, Undo};
 use super::undo::waited_so_far;
 use super::view::count;
 use super::{Call, Effects, Event, Scope, from_now, reply_to};
-use crate::api::{Answer, Grant, Queued, Target, USE_WITHIN};
+use crate::api::{Answer, Grant, Queued, Target, USE_WITHIN, Watched};
 use crate::record::Record;
 use crate::scope::DecidedAs;
 use crate::token::Kind;
 use crate::wire::{self, ChargeWire, LeaseWire, PartWire, TicketWire};
 
 impl Scope {
-    pub(super) fn granted(&mut self, ask: Ask, call: Call, slot: Slot, now: FleetTime, fx: &mut Effects) {
+    /// Answers a call with its slot; `watched`: it is only watched, and this would have been.
+    pub(super) fn granted(
+        &mut self,
+        ask: Ask,
+        call: Call,
+        slot: Slot,
+        watched: Option<Watched>,
+        now: FleetTime,
+        fx: &mut Effects,
+    ) {
         self.usual.note_costs(&slot.charges);
-        let lease = self.lease(&ask, &call, &slot, now);
-        let record = Record {
-            lease,
-            print: call.input.print,
-            is_over: false,
-            was_released: false,
-            seq: 0,
-            answered: false,
-            has_begun: false,
-            hold_until: slot.hold_until,
-            ends_at: slot.send_at + ask.ttl,
-            call_floor: None,
-            paid_attempts: call.history.paid_attempts,
-            verdict: None,
-            delays: slot.delays.clone(),
-        };
-        let mut grant = self.grant_again(&record, now);
-        grant.estimated = estimated(&ask, &slot, &grant);
-        grant.place_lost = call.place_lost;
-        grant.runner_up = slot.runner_up;
+        let mode = if watched.is_some() { Mode::Shadow } else { Mode::Enforce };
+        let (record, grant) = self.record(&ask, &call, &slot, mode, watched, now);
         self.move_flight(ask.class, None, Some(slot.hold_until));
         let event = Event::Decided {
             model: Arc::from(call.input.request.target.model.as_str()),
@@ -61,6 +53,41 @@ impl Scope {
         fx.answer_on_commit(call.reply, reply, event);
         let waited = waited_so_far(slot.delays, slot.send_at.since(now));
         fx.undo.push(Undo::Ask(Box::new(Granted { ask, call, hold_until: slot.hold_until, waited })));
+    }
+
+    /// What is kept of a slot, and its grant.
+    pub(super) fn record(
+        &mut self,
+        ask: &Ask,
+        call: &Call,
+        slot: &Slot,
+        mode: Mode,
+        watched: Option<Watched>,
+        now: FleetTime,
+    ) -> (Record, Grant) {
+        let held_back = watched.as_ref().is_some_and(|would| would.wait > Span::ZERO || would.denial.is_some());
+        let lease = LeaseWire { mode: wire::mode_number(mode), held_back, ..self.lease(ask, call, slot, now) };
+        let record = Record {
+            lease,
+            print: call.input.print,
+            is_over: false,
+            was_released: false,
+            seq: 0,
+            answered: false,
+            has_begun: false,
+            hold_until: slot.hold_until,
+            ends_at: slot.send_at + ask.ttl,
+            call_floor: None,
+            paid_attempts: call.history.paid_attempts,
+            verdict: None,
+            delays: slot.delays.clone(),
+            shadow: watched.map(Box::new),
+        };
+        let mut grant = self.grant_again(&record, now);
+        grant.estimated = estimated(ask, slot, &grant);
+        grant.place_lost = call.place_lost;
+        grant.runner_up = slot.runner_up.clone();
+        (record, grant)
     }
 
     /// The grant that a record stands for, with `wait` counted from now.
@@ -90,6 +117,8 @@ impl Scope {
             place_lost: false,
             delays: record.delays.clone(),
             runner_up: None,
+            mode: wire::mode_of(&record.lease),
+            shadow: record.shadow.clone(),
         }
     }
 
@@ -125,6 +154,8 @@ impl Scope {
             labels: request.labels.clone(),
             parent: request.parent.clone(),
             identity: request.identity.clone(),
+            mode: 0,
+            held_back: false,
         }
     }
 

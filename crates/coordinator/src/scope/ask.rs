@@ -5,6 +5,7 @@ use std::sync::Arc;
 use paceline_core::delays::DelayPart;
 use paceline_core::denial::Reason;
 use paceline_core::lease::{CallFloor, History, Lease, Serial};
+use paceline_core::mode::Mode;
 use paceline_core::plan::{ClassPolicy, GroupPlan};
 use paceline_core::queue::{Ask, MOST_WAITING_IN_GROUP};
 use paceline_core::report;
@@ -19,20 +20,20 @@ use crate::wire;
 
 /// What the call has been through before this ask.
 #[derive(Default)]
-struct Past {
+pub(super) struct Past {
     stamp: Option<Serial>,
     asked_at: Option<FleetTime>,
     prior: Vec<DelayPart>,
-    history: History,
+    pub(super) history: History,
     call_floor: Option<CallFloor>,
     gave_up: Option<Reason>,
 }
 
 /// Until when a call waits.
-struct Bounds {
+pub(super) struct Bounds {
     wait_until: FleetTime,
     until_deadline: bool,
-    deadline: Option<FleetTime>,
+    pub(super) deadline: Option<FleetTime>,
 }
 
 impl Scope {
@@ -49,16 +50,25 @@ impl Scope {
             Ok(plan) => plan,
             Err(error) => return fx.answer(reply, reply_to(report, Err(error)), None),
         };
+        let mode = self.mode_of(&input.request);
+        if mode == Mode::Off {
+            return self.pass_by(reply, input, plan, mode, report, now, fx);
+        }
         let mut past = self.past_of(input, now);
         let met = match self.supersede(input, &mut past, now, fx) {
             Err(error) => Some(Err(error)),
             Ok(()) => self.meet_record(reply, input, &mut past, now, fx),
         };
-        if let Some(answer) = met {
-            return fx.answer(reply, reply_to(report, answer), None);
+        match (met, mode) {
+            (None, _) => {}
+            // Nobody fails because of us: it is let through under a lease of its own.
+            (Some(Err(_)), Mode::Shadow) => fx.events.push(misnamed(input)),
+            (Some(answer), _) => return fx.answer(reply, reply_to(report, answer), None),
         }
         let policy = *plan.class(input.request.class);
-        if let Some(denied) = self.refusal(input, &plan, &policy, &past) {
+        let refusal = self.refusal(input, &plan, &policy, &past);
+        let (refusal, would_deny) = if mode == Mode::Shadow { (None, refusal) } else { (refusal, None) };
+        if let Some(denied) = refusal {
             let event = Event::Decided {
                 model: Arc::from(input.request.target.model.as_str()),
                 class: input.request.class,
@@ -76,12 +86,13 @@ impl Scope {
             report,
             history: past.history,
             deadline: bounds.deadline,
+            would_deny: would_deny.map(|denied| denied.denial),
         };
         let ask = self.line_up(input, plan, &policy, past, &bounds, now);
         self.enqueue(ask, call, now);
     }
 
-    fn line_up(
+    pub(super) fn line_up(
         &mut self,
         input: &AskInput,
         plan: Arc<GroupPlan>,
@@ -148,7 +159,7 @@ impl Scope {
         }
     }
 
-    fn past_of(&self, input: &AskInput, now: FleetTime) -> Past {
+    pub(super) fn past_of(&self, input: &AskInput, now: FleetTime) -> Past {
         let mut past = Past::default();
         if let (Some(lease), Some(key)) = (&input.previous, input.previous_key) {
             past.history = history_after(&wire::lease_of(lease));
@@ -291,7 +302,7 @@ fn meaning(record: &Record, input: &AskInput, now: FleetTime) -> Met {
     }
 }
 
-fn bounds(input: &AskInput, policy: &ClassPolicy, past: &Past, now: FleetTime) -> Bounds {
+pub(super) fn bounds(input: &AskInput, policy: &ClassPolicy, past: &Past, now: FleetTime) -> Bounds {
     let deadline = input.request.deadline.map(|deadline| now + deadline).or(input.deadline_at);
     let max_wait = input.request.max_wait.unwrap_or(policy.max_wait);
     let by_max_wait = past.asked_at.unwrap_or(now) + (max_wait - past.history.waited).at_least_zero();
@@ -305,6 +316,12 @@ fn bounds(input: &AskInput, policy: &ClassPolicy, past: &Past, now: FleetTime) -
 /// What the next attempt has behind it.
 fn history_after(lease: &Lease) -> History {
     History { waited: lease.history.waited + lease.waited(), paid_attempts: lease.history.paid_attempts }
+}
+
+/// A watched call that would have been refused because its name is another call's.
+fn misnamed(input: &AskInput) -> Event {
+    let model = Arc::from(input.request.target.model.as_str());
+    Event::Watched { model, wait: Span::ZERO, denied: Some("already_exists") }
 }
 
 fn other_call(input: &AskInput) -> CallError {

@@ -106,6 +106,20 @@ pub enum Event {
         /// What it used.
         units: Vec<UnitsOf>,
     },
+    /// A call was only watched.
+    Watched {
+        /// For which model.
+        model: Arc<str>,
+        /// How long it would have waited.
+        wait: Span,
+        /// Why it would have been denied.
+        denied: Option<&'static str>,
+    },
+    /// The provider refused a watched call that would not have been sent then.
+    Prevented {
+        /// For which model.
+        model: Arc<str>,
+    },
     /// Fields of the value were out of bounds and were pulled back.
     Repaired(u64),
 }

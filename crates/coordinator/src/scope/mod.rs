@@ -6,7 +6,9 @@ mod ask;
 mod effects;
 mod estimate;
 mod input;
+mod mode;
 mod report;
+mod shadow;
 mod undo;
 mod unread;
 mod used;
@@ -19,6 +21,7 @@ use paceline_core::decide::{self, Decision};
 use paceline_core::delays::DelayPart;
 use paceline_core::holds::Holds;
 use paceline_core::lease::Serial;
+use paceline_core::mode::Mode;
 use paceline_core::plan::Class;
 use paceline_core::queue::{Ask, AskId, Queue};
 use paceline_core::units::{FleetTime, Milli, Span};
@@ -33,6 +36,7 @@ use crate::token::Keyring;
 pub use effects::{DecidedAs, Effects, Event, RecordChange, Reply, ReplyId, ReportEvent, UnitsOf};
 pub(crate) use input::GivenBack;
 pub use input::{AskInput, Input, ReleaseInput, ReportInput};
+pub use shadow::Tally;
 pub use view::{BucketView, FloorView, GroupView, LaneView, ScopeView, UnreadView};
 
 /// A call that waits here.
@@ -46,6 +50,8 @@ struct Call {
     report: Option<Box<ReportAnswer>>,
     history: paceline_core::lease::History,
     deadline: Option<FleetTime>,
+    /// Of a call that is only watched: why it would not even have got a place.
+    would_deny: Option<paceline_core::denial::Denial>,
 }
 
 /// One scope's coordinator.
@@ -73,6 +79,11 @@ pub struct Scope {
     usual: estimate::Usual,
     /// Headers that nothing read.
     unread: unread::Unread,
+    /// Calls in line that are not made to wait: they leave it in the same step.
+    through: Vec<AskId>,
+    /// Where watched calls would be.
+    line: paceline_core::shadow::Line,
+    watched: shadow::Tally,
 }
 
 impl std::fmt::Debug for dyn Settings {
@@ -104,6 +115,9 @@ impl Scope {
             flights: Default::default(),
             usual: estimate::Usual::default(),
             unread: unread::Unread::default(),
+            through: Vec::new(),
+            line: paceline_core::shadow::Line::default(),
+            watched: shadow::Tally::default(),
         }
     }
 
@@ -177,6 +191,7 @@ impl Scope {
         for input in inputs {
             recheck |= self.take(input, now, rng, &mut fx);
         }
+        self.let_through(now, &mut fx);
         let pass = decide::decide(&mut self.value, &mut self.queue, now, recheck, rng);
         for (ask, decision) in pass.decided {
             self.decided(ask, decision, now, &mut fx);
@@ -250,7 +265,10 @@ impl Scope {
     fn decided(&mut self, ask: Ask, decision: Decision, now: FleetTime, fx: &mut Effects) {
         let Some(call) = self.forget_call(ask.id) else { return };
         match decision {
-            Decision::Granted(slot) => self.granted(ask, call, *slot, now, fx),
+            Decision::Granted(slot) => {
+                self.line.sent(&self.value, &slot.charges, ask.class, now);
+                self.granted(ask, call, *slot, None, now, fx);
+            }
             Decision::Denied(denial, delays) => {
                 let event = Event::Decided {
                     model: Arc::from(call.input.request.target.model.as_str()),
@@ -291,6 +309,9 @@ impl Scope {
         self.by_reply.insert(call.reply, ask.id);
         self.by_key.insert(call.input.key, ask.id);
         self.holds.insert((call.hold_until, ask.id));
+        if self.mode_of(&call.input.request) != Mode::Enforce {
+            self.through.push(ask.id);
+        }
         self.calls.insert(ask.id, call);
         self.queue.push(ask, now);
     }
@@ -328,8 +349,11 @@ impl Scope {
     fn replan_waiting(&mut self, now: FleetTime) {
         let ids: Vec<AskId> = self.calls.keys().copied().collect();
         for id in ids {
-            let Some(model) = self.calls.get(&id).map(|call| call.input.request.target.model.clone()) else { continue };
-            let Ok(plan) = self.plan(&model) else { continue };
+            let Some(input) = self.calls.get(&id).map(|call| call.input.clone()) else { continue };
+            let Ok(plan) = self.plan(&input.request.target.model) else { continue };
+            if self.mode_of(&input.request) != Mode::Enforce {
+                self.through.push(id);
+            }
             if let Some((waiting, parts)) = self.queue.remove(id, now) {
                 self.queue.push(Ask { plan, prior: parts, entered_at: now, ..waiting.ask }, now);
             }

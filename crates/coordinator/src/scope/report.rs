@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use paceline_core::amounts::Amounts;
 use paceline_core::lease::{CallFloor, Lease, Serial};
+use paceline_core::mode::Mode;
 use paceline_core::report::{self, Outcome, Report, Reported};
 use paceline_core::retry::{self, Ended, Verdict};
 use paceline_core::signal::AnswerKind;
-use paceline_core::units::{FleetTime, Span};
+use paceline_core::units::{FleetTime, LONGEST_FLOOR, Span};
 use rand::Rng;
 
+use super::shadow::is_needless;
 use super::{AskInput, Effects, Event, GivenBack, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope};
 use crate::api::{AcquireRequest, NotApplied, ReportAnswer, Target};
 use crate::record::{CallKey, Record};
@@ -36,6 +38,10 @@ impl Scope {
             fx.answer(reply, Reply::Report(Ok(Box::new(answer))), Some(event));
             return false;
         };
+        if wire::mode_of(wire) == Mode::Off {
+            self.report_of_off(reply, &input, wire, now, fx);
+            return false;
+        }
         if let Some(signal) = input.signal.as_ref().filter(|_| refused != Some(NotApplied::Repeated)) {
             self.unread.note(signal, &input.request.headers, now);
         }
@@ -47,13 +53,23 @@ impl Scope {
         let is_open = refused.is_none();
         let teaches = refused != Some(NotApplied::Repeated) && now.since(lease.granted_at) <= TEACHES_FOR;
         let is_final = ends(&input);
+        let is_needless = is_needless(wire, &input);
         let mut done = Reported { hold_until: lease.hold_until, ..Reported::default() };
         if is_open || teaches {
             fx.bind(reply, Input::Report(reply, input.clone()));
-            done = self.apply(&lease, &input, is_open, teaches, now, rng).unwrap_or(done);
+            // That a call is refused which was not to be sent tells nothing new: it is no further cut.
+            let group_mark = if is_needless { 0 } else { lease.group_mark };
+            let told = Lease { group_mark, ..lease.clone() };
+            done = self.apply(&told, &input, is_open && !is_needless, teaches, now, rng).unwrap_or(done);
             if is_final && (is_open || refused == Some(NotApplied::LeaseExpired)) {
                 self.learn_use(&lease, wire, &input, is_open, now, fx);
             }
+        }
+        if is_open && is_needless {
+            self.was_needless(&lease, wire, now, fx);
+        }
+        if is_open && is_final {
+            self.settle_line(&lease, &input, is_needless, now);
         }
         let verdict = is_final.then(|| match own.and_then(|record| record.verdict).filter(|_| !is_open) {
             Some(earlier) => earlier,
@@ -101,6 +117,9 @@ impl Scope {
         }
         fx.bind(reply, Input::Release(reply, input));
         report::release(&mut self.value, &lease);
+        for charge in lease.charges.iter().filter(|charge| !charge.held) {
+            self.line.give_back(&self.value, &charge.bucket, lease.class, charge.amount, now);
+        }
         self.move_flight(lease.class, Some(lease.hold_until), None);
         (record.is_over, record.was_released) = (true, !record.answered);
         self.change_record(key, record, fx);
@@ -151,7 +170,7 @@ impl Scope {
         Some(report::apply(&mut self.value, &binding, lease, &facts, now, rng))
     }
 
-    fn verdict(
+    pub(super) fn verdict(
         &mut self,
         lease: &Lease,
         wire: &LeaseWire,
@@ -164,8 +183,10 @@ impl Scope {
             Ok(plan) => *plan.class(lease.class),
             Err(_) => paceline_core::plan::ClassPolicy::default_of(lease.class),
         };
-        let standing = self.standing_floor(wire, now);
-        let own = done.call_floor;
+        // Who is not made to wait does not give up because of a wait of ours either.
+        let is_enforced = wire::mode_of(wire) == Mode::Enforce;
+        let standing = self.standing_floor(wire, now).filter(|_| is_enforced);
+        let own = done.call_floor.filter(|_| is_enforced);
         let (not_before, source) = match (standing, own) {
             (Some(floor), Some(own)) if own.until > floor.until => (own.until, own.source),
             (Some(floor), _) => (floor.until, floor.source),
@@ -173,7 +194,11 @@ impl Scope {
             (None, None) => (now, paceline_core::signal::Source::None),
         };
         let policy = paceline_core::plan::ClassPolicy {
-            max_wait: if wire.max_wait >= 0 { Span::from_micros(wire.max_wait) } else { policy.max_wait },
+            max_wait: match wire.max_wait {
+                _ if !is_enforced => LONGEST_FLOOR,
+                stated if stated >= 0 => Span::from_micros(stated),
+                _ => policy.max_wait,
+            },
             ..policy
         };
         let ended = Ended {
@@ -232,7 +257,7 @@ impl Scope {
     }
 }
 
-fn told(input: &ReportInput, wire: Option<&LeaseWire>, verdict: Option<Verdict>) -> Event {
+pub(super) fn told(input: &ReportInput, wire: Option<&LeaseWire>, verdict: Option<Verdict>) -> Event {
     let refusal = input.signal.as_ref().filter(|signal| matches!(signal.kind, AnswerKind::Throttled | AnswerKind::Overloaded));
     Event::Reported(Box::new(ReportEvent {
         model: wire.map_or_else(|| Arc::from(""), |wire| Arc::from(wire.model.as_str())),
@@ -265,13 +290,20 @@ fn not_applied(input: &ReportInput, record: Option<&Record>, now: FleetTime) -> 
 }
 
 /// Whether nothing more can come of the attempt: said so, implied by the outcome, or by an error's status.
-fn ends(input: &ReportInput) -> bool {
+pub(super) fn ends(input: &ReportInput) -> bool {
     let is_error = input.request.status >= 400 || input.signal.as_ref().is_some_and(|signal| signal.kind != AnswerKind::Ok);
     let response = input.request.outcome == Outcome::Response;
     input.request.outcome.is_final() || (response && (input.request.is_final || is_error))
 }
 
-fn note_report(record: &mut Record, input: &ReportInput, done: &Reported, verdict: Option<Verdict>, ttl: Span, now: FleetTime) {
+pub(super) fn note_report(
+    record: &mut Record,
+    input: &ReportInput,
+    done: &Reported,
+    verdict: Option<Verdict>,
+    ttl: Span,
+    now: FleetTime,
+) {
     record.seq = record.seq.max(input.request.seq);
     record.answered = true;
     record.has_begun |= input.signal.as_ref().is_some_and(|signal| signal.kind == AnswerKind::Ok);
@@ -307,7 +339,7 @@ impl ReportInput {
 }
 
 /// The next attempt of a reported call, from its lease.
-fn next_ask(wire: &LeaseWire, input: &ReportInput) -> Option<AskInput> {
+pub(super) fn next_ask(wire: &LeaseWire, input: &ReportInput) -> Option<AskInput> {
     let retry = input.request.retry.as_ref()?;
     let lease = wire::lease_of(wire);
     let attempt = lease.attempt.saturating_add(1);

@@ -48,14 +48,15 @@ impl Scope {
         let away = || CallError::Unavailable(why.to_string());
         for input in inputs {
             match input {
-                Input::Ask(reply, _) => fx.answer(reply, Reply::Answer(Err(away())), None),
-                Input::Report(reply, _) => fx.answer(reply, Reply::Report(Err(away())), None),
+                Input::Ask(reply, ask) => self.ask_without_store(reply, &ask, None, away(), now, &mut fx),
+                Input::Report(reply, report) => self.report_without_store(reply, &report, away(), now, &mut fx),
                 Input::Release(reply, _) => fx.answer(reply, Reply::Released(false), None),
                 local => {
                     self.take_local(local, now, &mut fx);
                 }
             }
         }
+        self.let_through_without_store(now, &mut fx);
         self.end_holds(now, &mut fx);
         fx.wake_at = self.holds.first().map(|(at, _)| *at);
         fx

@@ -1,11 +1,12 @@
 //! A scope as people see it: for status and the Admin service.
 
 use paceline_core::floor::Floor;
+use paceline_core::mode::Modes;
 use paceline_core::plan::{Class, Owner, Refill};
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, Span};
 
-use super::Scope;
+use super::{Scope, Tally};
 
 /// A scope at one instant.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +15,10 @@ pub struct ScopeView {
     pub provider: String,
     /// The account.
     pub account: String,
+    /// What is done with its calls, where no group or tenant says otherwise.
+    pub modes: Modes,
+    /// What became of calls that were only watched; as this replica saw them.
+    pub watched: Tally,
     /// The buckets.
     pub buckets: Vec<BucketView>,
     /// The groups.
@@ -92,6 +97,8 @@ pub struct GroupView {
     pub in_flight: u64,
     /// Its calls waiting, those away with a ticket included.
     pub waiting: u64,
+    /// What is done with its calls, where that is known here.
+    pub modes: Option<Modes>,
 }
 
 /// A lane at one instant.
@@ -145,6 +152,7 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
             floor: floor(group.floor),
             in_flight: group.flights.in_use(now).as_units_floor(),
             waiting: scope.queue.lanes().filter(|(key, _)| key.group == group.key).map(|(_, lane)| count(lane.depth())).sum(),
+            modes: scope.plans.values().find(|plan| plan.key == group.key).map(|plan| plan.modes),
         })
         .collect();
     let lanes = scope.queue.lanes().filter(|(_, lane)| lane.depth() > 0).map(|(key, lane)| LaneView {
@@ -157,6 +165,8 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
     ScopeView {
         provider: scope.target.provider.clone(),
         account: scope.target.account.clone(),
+        modes: scope.settings.modes(&scope.target).unwrap_or_default(),
+        watched: scope.watched,
         buckets: buckets.collect(),
         lanes: lanes.collect(),
         floor: floor(value.floor),

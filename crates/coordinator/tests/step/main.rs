@@ -10,6 +10,8 @@ mod idempotency;
 mod laws;
 
 mod leases;
+mod modes;
 mod places;
 mod retries;
+mod shadow;
 mod uses;

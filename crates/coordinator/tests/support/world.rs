@@ -108,6 +108,20 @@ impl World {
         Ok(self.tell(replica, &target, |id| Input::Ask(id, Arc::new(input))))
     }
 
+    /// An ask as an input of a step.
+    pub(crate) fn input(&mut self, request: AcquireRequest) -> Input {
+        let input = ask_input(request, &*self.settings, &self.keyring).unwrap_or_else(|error| panic!("{error}"));
+        self.next_id += 1;
+        Input::Ask(self.next_id - 1, Arc::new(input))
+    }
+
+    /// A report as an input of a step.
+    pub(crate) fn report_input(&mut self, request: ReportRequest) -> Input {
+        let input = report_input(request, &*self.settings, &self.keyring, self.now).unwrap_or_else(|error| panic!("{error}"));
+        self.next_id += 1;
+        Input::Report(self.next_id - 1, Arc::new(input))
+    }
+
     /// A report at the first replica.
     pub(crate) fn report(&mut self, request: ReportRequest) -> ReplyId {
         self.report_at(0, request).unwrap_or_else(|error| panic!("{error}"))

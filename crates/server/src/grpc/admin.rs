@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use paceline_coordinator::Coordinator;
 use paceline_coordinator::api::MOST_BODY_BYTES;
-use paceline_coordinator::scope::{FloorView, ScopeView, UnreadView};
+use paceline_coordinator::scope::{FloorView, ScopeView, Tally, UnreadView};
 use paceline_coordinator::settings::AnswerParts;
 use paceline_core::plan::Class;
 use paceline_core::units::Span;
@@ -137,7 +137,8 @@ fn summary(view: &ScopeView) -> v1::ScopeSummary {
     v1::ScopeSummary {
         provider: view.provider.clone(),
         account: view.account.clone(),
-        mode: v1::Mode::Enforce.into(),
+        mode: convert::main_mode(view.modes).into(),
+        modes: convert::mode_shares(view.modes),
         waiting: view.lanes.iter().map(|lane| lane.depth).sum(),
         in_flight: view.in_flight,
         oldest_wait: view.lanes.iter().map(|lane| lane.oldest_wait).max().map(convert::duration),
@@ -172,6 +173,7 @@ fn scope(view: &ScopeView) -> v1::GetScopeResponse {
         floor: group.floor.map(floor),
         in_flight: group.in_flight,
         waiting: group.waiting,
+        modes: group.modes.map(convert::mode_shares).unwrap_or_default(),
     });
     let lanes = view.lanes.iter().map(|lane| v1::Lane {
         group: lane.group.clone(),
@@ -184,7 +186,9 @@ fn scope(view: &ScopeView) -> v1::GetScopeResponse {
     v1::GetScopeResponse {
         provider: view.provider.clone(),
         account: view.account.clone(),
-        mode: v1::Mode::Enforce.into(),
+        mode: convert::main_mode(view.modes).into(),
+        modes: convert::mode_shares(view.modes),
+        watched: watched(view.watched),
         buckets: buckets.collect(),
         groups: groups.collect(),
         lanes: lanes.collect(),
@@ -192,6 +196,15 @@ fn scope(view: &ScopeView) -> v1::GetScopeResponse {
         floor: view.floor.map(floor),
         unread: view.unread.iter().map(unread).collect(),
     }
+}
+
+fn watched(tally: Tally) -> Option<v1::WatchedCalls> {
+    (tally.asks > 0).then_some(v1::WatchedCalls {
+        asks: tally.asks,
+        would_wait: tally.would_wait,
+        would_deny: tally.would_deny,
+        prevented: tally.prevented,
+    })
 }
 
 fn unread(header: &UnreadView) -> v1::UnreadHeader {

@@ -1,8 +1,9 @@
 //! From the coordinator's answers to messages.
 
-use paceline_coordinator::api::{Answer, Denied, Grant, NotApplied, Queued, ReportAnswer, Target};
+use paceline_coordinator::api::{Answer, Grant, NotApplied, Queued, ReportAnswer, Target, Watched};
 use paceline_core::delays::{self, Cause, DelayPart, RunnerUp};
-use paceline_core::denial::Reason;
+use paceline_core::denial::{Denial, Reason};
+use paceline_core::mode::Mode;
 use paceline_core::retry::Verdict;
 use paceline_core::signal::Source;
 use paceline_core::units::Span;
@@ -12,8 +13,11 @@ use paceline_proto::v1::acquire_response::Outcome;
 
 /// The answer to an ask.
 pub(super) fn acquire_response(answer: &Answer) -> v1::AcquireResponse {
+    let mut mode = Mode::Enforce;
+    let mut watched = None;
     let (outcome, delays) = match answer {
         Answer::Granted(granted) => {
+            (mode, watched) = (granted.mode, granted.shadow.as_deref());
             let binding = delays::governing(&granted.delays).map(|part| part.cause.clone());
             (Outcome::Grant(grant(granted)), delays_of(&granted.delays, binding.as_ref(), granted.runner_up.as_ref()))
         }
@@ -23,10 +27,16 @@ pub(super) fn acquire_response(answer: &Answer) -> v1::AcquireResponse {
         }
         Answer::Denied(denied) => {
             let binding = delays::governing(&denied.delays).map(|part| part.cause.clone());
-            (Outcome::Denial(denial(denied)), delays_of(&denied.delays, binding.as_ref(), None))
+            (Outcome::Denial(denial(&denied.denial)), delays_of(&denied.delays, binding.as_ref(), None))
         }
     };
-    v1::AcquireResponse { outcome: Some(outcome), delays, mode: v1::Mode::Enforce.into(), shadow: None, degraded: false }
+    v1::AcquireResponse {
+        outcome: Some(outcome),
+        delays,
+        mode: v1::Mode::from(mode).into(),
+        shadow: watched.map(shadow),
+        degraded: false,
+    }
 }
 
 /// The answer to a report; `has_signal`: there was an answer of the provider to be read.
@@ -61,6 +71,15 @@ fn grant(grant: &Grant) -> v1::Grant {
     }
 }
 
+fn shadow(watched: &Watched) -> v1::Shadow {
+    let binding = delays::governing(&watched.delays).map(|part| part.cause.clone());
+    v1::Shadow {
+        wait: Some(convert::duration(watched.wait)),
+        denial: watched.denial.as_ref().map(denial),
+        delays: delays_of(&watched.delays, binding.as_ref(), None),
+    }
+}
+
 fn target(target: &Target) -> v1::Target {
     v1::Target { provider: target.provider.clone(), account: target.account.clone(), model: target.model.clone() }
 }
@@ -75,11 +94,11 @@ fn queued(queued: &Queued) -> v1::Queued {
     }
 }
 
-fn denial(denied: &Denied) -> v1::Denial {
+fn denial(denial: &Denial) -> v1::Denial {
     v1::Denial {
-        reason: v1::Reason::from(Wire(denied.denial.reason)).into(),
-        retry_after: denied.denial.retry_after.map(convert::duration),
-        detail: denied.denial.detail.clone(),
+        reason: v1::Reason::from(Wire(denial.reason)).into(),
+        retry_after: denial.retry_after.map(convert::duration),
+        detail: denial.detail.clone(),
     }
 }
 

@@ -3,7 +3,8 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use paceline_coordinator::scope::{BucketView, FloorView, ScopeView};
+use paceline_coordinator::scope::{BucketView, FloorView, ScopeView, Tally};
+use paceline_core::mode::Modes;
 use paceline_core::plan::Refill;
 use paceline_core::signal::Source;
 use paceline_core::units::Span;
@@ -80,6 +81,13 @@ fn write_scope(page: &mut String, scope: &ScopeView) -> fmt::Result {
         scope.in_flight,
         Floored(scope.floor)
     )?;
+    if scope.modes != Modes::default() || scope.watched.asks > 0 {
+        write!(page, "<p>mode: {}{}</p>", scope.modes, Watched(scope.watched))?;
+    }
+    for (group, modes) in scope.groups.iter().filter_map(|group| Some((group, group.modes.filter(|own| *own != scope.modes)?)))
+    {
+        write!(page, "<p>mode of {}: {modes}</p>", Escaped(&group.key))?;
+    }
     if !scope.buckets.is_empty() {
         write!(
             page,
@@ -151,6 +159,23 @@ impl fmt::Display for Floored {
     }
 }
 
+/// What became of calls that were only watched, if there were any.
+struct Watched(Tally);
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { asks, would_wait, would_deny, prevented } = self.0;
+        if asks == 0 {
+            return Ok(());
+        }
+        write!(
+            f,
+            "; of {asks} watched calls {would_wait} would have waited and {would_deny} would have been denied; {prevented} \
+             refusals by the provider would not have happened"
+        )
+    }
+}
+
 /// A text that means nothing to a browser.
 struct Escaped<'a>(&'a str);
 
@@ -186,6 +211,8 @@ mod tests {
         ScopeView {
             provider: evil.clone(),
             account: evil.clone(),
+            modes: Modes::split(200_000, 800_000),
+            watched: Tally { asks: 10, would_wait: 4, would_deny: 1, prevented: 2 },
             buckets: vec![BucketView {
                 label: evil.clone(),
                 group: evil.clone(),
@@ -199,7 +226,7 @@ mod tests {
                 observed: Some((7, Span::from_secs(4))),
                 floor: Some(floor),
             }],
-            groups: vec![GroupView { key: evil.clone(), floor: Some(floor), in_flight: 1, waiting: 2 }],
+            groups: vec![GroupView { key: evil.clone(), floor: Some(floor), in_flight: 1, waiting: 2, modes: None }],
             lanes: vec![LaneView {
                 group: evil,
                 class: Class::Batch,
@@ -236,8 +263,16 @@ mod tests {
     fn it_tells_what_binds() {
         let scopes = [nasty()];
         let page = render(&facts(&scopes, ""));
-        for words in ["2 waiting, 1 in flight", "configured 60, learned 50", "7, 4 s ago", ">-3<", "retry after seconds", "9 s"]
-        {
+        for words in [
+            "mode: enforce 20%, shadow 80%; of 10 watched calls 4 would have waited",
+            "2 refusals",
+            "2 waiting, 1 in flight",
+            "configured 60, learned 50",
+            "7, 4 s ago",
+            ">-3<",
+            "retry after seconds",
+            "9 s",
+        ] {
             assert!(page.contains(words), "{words}: {page}");
         }
         assert!(render(&facts(&[], "")).contains("Nobody has asked"));

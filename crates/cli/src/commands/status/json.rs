@@ -1,7 +1,7 @@
 //! Scopes as JSON for programs: names as in the contract, lengths of time in milliseconds.
 
 use paceline_proto::convert;
-use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Group, Lane, Mode, Priority, Refill, UnreadHeader};
+use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Group, Lane, Mode, ModeShare, Priority, Refill, UnreadHeader};
 use prost_types::Duration;
 use serde_json::{Value, json};
 
@@ -15,6 +15,13 @@ fn scope(scope: &GetScopeResponse) -> Value {
         "provider": scope.provider,
         "account": scope.account,
         "mode": word(Mode::try_from(scope.mode).map(|mode| mode.as_str_name()), "MODE_"),
+        "modes": modes(&scope.modes),
+        "watched": scope.watched.as_ref().map(|calls| json!({
+            "asks": calls.asks,
+            "would_wait": calls.would_wait,
+            "would_deny": calls.would_deny,
+            "prevented": calls.prevented,
+        })),
         "waiting": scope.lanes.iter().map(|lane| lane.depth).sum::<u64>(),
         "in_flight": scope.in_flight,
         "floor": scope.floor.as_ref().map(floor),
@@ -23,6 +30,15 @@ fn scope(scope: &GetScopeResponse) -> Value {
         "lanes": scope.lanes.iter().map(lane).collect::<Vec<_>>(),
         "unread": scope.unread.iter().map(unread).collect::<Vec<_>>(),
     })
+}
+
+/// The part of all calls in each mode: `{"enforce": 0.2, "shadow": 0.8}`.
+fn modes(shares: &[ModeShare]) -> Value {
+    let named = shares.iter().filter_map(|share| {
+        let name = word(Mode::try_from(share.mode).map(|mode| mode.as_str_name()), "MODE_")?;
+        Some((name, json!(share.share)))
+    });
+    Value::Object(named.collect())
 }
 
 fn unread(header: &UnreadHeader) -> Value {
@@ -58,6 +74,7 @@ fn group(group: &Group) -> Value {
         "floor": group.floor.as_ref().map(floor),
         "in_flight": group.in_flight,
         "waiting": group.waiting,
+        "modes": modes(&group.modes),
     })
 }
 

@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 
 use paceline_core::units::Span;
-use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Lane, Refill, ScopeSummary};
+use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Lane, ModeShare, Refill, ScopeSummary, WatchedCalls};
 use paceline_proto::{convert, v1};
 use prost_types::Duration;
+
+const ENFORCE: i32 = v1::Mode::Enforce as i32;
 
 /// Every scope in full.
 pub(super) fn in_full(scopes: &[GetScopeResponse], asked: Option<&str>) -> String {
@@ -20,10 +22,11 @@ pub(super) fn in_full(scopes: &[GetScopeResponse], asked: Option<&str>) -> Strin
 
 /// A line for each scope.
 pub(super) fn in_lines(scopes: &[ScopeSummary]) -> String {
-    let mut rows = vec![row(["SCOPE", "WAITING", "IN FLIGHT", "OLDEST WAIT", "NOTHING SENT FOR"])];
+    let mut rows = vec![row(["SCOPE", "MODE", "WAITING", "IN FLIGHT", "OLDEST WAIT", "NOTHING SENT FOR"])];
     rows.extend(scopes.iter().map(|scope| {
         vec![
             name(&scope.provider, &scope.account),
+            modes(&scope.modes),
             scope.waiting.to_string(),
             scope.in_flight.to_string(),
             length(scope.oldest_wait.as_ref()),
@@ -42,6 +45,7 @@ fn one(scope: &GetScopeResponse) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  nothing is sent for {}", floor(Some(held)));
     }
+    write_modes(&mut text, scope);
     for group in scope.groups.iter().filter(|group| group.floor.is_some()) {
         let _ = writeln!(text, "  nothing is sent to {} for {}", printable(&group.key), floor(group.floor.as_ref()));
     }
@@ -57,6 +61,41 @@ fn one(scope: &GetScopeResponse) -> String {
         text.push_str(&table(&rows, "  "));
     }
     text
+}
+
+/// What is done with calls, where that is not the usual, and what became of those that were only watched.
+fn write_modes(text: &mut String, scope: &GetScopeResponse) {
+    let is_usual = |modes: &[ModeShare]| matches!(modes, [] | [ModeShare { mode: ENFORCE, .. }]);
+    if !is_usual(&scope.modes) || scope.watched.is_some() {
+        let _ = writeln!(text, "  mode: {}", modes(&scope.modes));
+    }
+    for group in scope.groups.iter().filter(|group| !group.modes.is_empty() && group.modes != scope.modes) {
+        let _ = writeln!(text, "  mode of {}: {}", printable(&group.key), modes(&group.modes));
+    }
+    if let Some(calls) = &scope.watched {
+        let WatchedCalls { asks, would_wait, would_deny, prevented } = calls;
+        let _ = writeln!(
+            text,
+            "  watched only: {asks} calls; enforced, {would_wait} would have waited, {would_deny} would have been denied, and \
+             {prevented} refusals by the provider would not have happened"
+        );
+    }
+}
+
+/// `enforce 20%, shadow 80%`; `enforce` when that is all.
+pub(super) fn modes(modes: &[ModeShare]) -> String {
+    let name = |share: &ModeShare| {
+        v1::Mode::try_from(share.mode).map_or_else(|_| "?".to_owned(), |mode| lower(mode.as_str_name(), "MODE_"))
+    };
+    match modes {
+        [] => "enforce".to_owned(),
+        [only] => name(only),
+        several => {
+            // To a hundredth of a percent, and without zeros at the end.
+            let percent = |share: &ModeShare| (share.share * 1e4).round() / 1e2;
+            several.iter().map(|share| format!("{} {}%", name(share), percent(share))).collect::<Vec<_>>().join(", ")
+        }
+    }
 }
 
 /// What providers say that nothing reads.

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use paceline_proto::v1::{
-    Bucket, Floor, GetScopeResponse, Group, Lane, Mode, Priority, Refill, ScopeSummary, Source, UnreadHeader,
+    Bucket, Floor, GetScopeResponse, Group, Lane, Mode, ModeShare, Priority, Refill, ScopeSummary, Source, UnreadHeader,
+    WatchedCalls,
 };
 use prost_types::Duration;
 
@@ -45,7 +46,7 @@ fn busy() -> GetScopeResponse {
         account: "prod\u{1b}[2J".into(),
         mode: Mode::Enforce.into(),
         buckets: vec![learned, held, unknown],
-        groups: vec![Group { key: "gpt-4o".into(), floor: floor(), in_flight: 4, waiting: 3 }],
+        groups: vec![Group { key: "gpt-4o".into(), floor: floor(), in_flight: 4, waiting: 3, ..Group::default() }],
         lanes: vec![Lane {
             group: "gpt-4o".into(),
             priority: Priority::Batch.into(),
@@ -63,6 +64,7 @@ fn busy() -> GetScopeResponse {
             malformed: false,
             age: length(2_000),
         }],
+        ..GetScopeResponse::default()
     }
 }
 
@@ -100,18 +102,45 @@ fn many_scopes_get_a_line_each() {
             in_flight: 4,
             oldest_wait: length(12_000),
             floor: floor(),
+            modes: vec![share(Mode::Enforce, 0.2), share(Mode::Shadow, 0.8)],
             ..ScopeSummary::default()
         },
         ScopeSummary { provider: "github".into(), ..ScopeSummary::default() },
     ];
     let expected = "\
-SCOPE                WAITING  IN FLIGHT  OLDEST WAIT  NOTHING SENT FOR
-openai/prod          3        4          12 s         8.8 s (retry after seconds, set 1.2 s ago)
-github/(no account)  0        0          -            -
+SCOPE                MODE                     WAITING  IN FLIGHT  OLDEST WAIT  NOTHING SENT FOR
+openai/prod          enforce 20%, shadow 80%  3        4          12 s         8.8 s (retry after seconds, set 1.2 s ago)
+github/(no account)  enforce                  0        0          -            -
 
 Name one for its buckets and lanes: paceline status PROVIDER/ACCOUNT
 ";
     assert_eq!(people::in_lines(&scopes), expected);
+}
+
+fn share(mode: Mode, share: f64) -> ModeShare {
+    ModeShare { mode: mode.into(), share }
+}
+
+#[test]
+fn what_is_only_watched_is_said() {
+    let scope = GetScopeResponse {
+        modes: vec![share(Mode::Shadow, 1.0)],
+        watched: Some(WatchedCalls { asks: 1_200, would_wait: 300, would_deny: 2, prevented: 41 }),
+        groups: vec![Group { key: "gpt-4o".into(), modes: vec![share(Mode::Enforce, 1.0)], ..Group::default() }],
+        ..GetScopeResponse::default()
+    };
+    let text = people::in_full(&[scope.clone()], None);
+    for words in [
+        "  mode: shadow\n",
+        "  mode of gpt-4o: enforce\n",
+        "1200 calls; enforced, 300 would have waited, 2 would",
+        "41 refusals",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let told = json::scopes(&[scope]);
+    assert_eq!(told["scopes"][0]["modes"]["shadow"], 1.0);
+    assert_eq!(told["scopes"][0]["watched"]["prevented"], 41);
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! What a worker does when nobody makes it wait: the service is off or only watches, or the worker does not ask at all. Then it
+//! waits between attempts as SDKs do by themselves, so that switching us off never means hammering the provider.
+
+use std::time::Duration;
+
+use paceline_proto::v1::{Grant, Outcome, ReportRequest, ReportResponse, Signal, Verdict};
+
+use crate::timing;
+
+/// How often a call is sent at most by a worker that does not ask.
+const ATTEMPTS: u32 = 3;
+/// The first backoff, and the longest.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+/// The longest wait named by the provider that is waited for; a longer one ends the call.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A slot that nobody gave is never too late.
+const USE_WITHIN: Duration = Duration::from_secs(31 * 86_400);
+
+/// The grant of a worker that does not ask: send now.
+pub(crate) fn grant() -> Grant {
+    let (wait, use_within) = (Some(timing::to_proto(Duration::ZERO)), Some(timing::to_proto(USE_WITHIN)));
+    Grant { wait, use_within, ..Grant::default() }
+}
+
+/// What becomes of a call that nobody was told of.
+pub(crate) fn judge(report: &ReportRequest, attempt: u32) -> ReportResponse {
+    let wait = retry_after(report);
+    let refused = match report.outcome() {
+        Outcome::Response => {
+            matches!(report.status, 429 | 503 | 529) || report.grpc_status.is_some_and(|code| code == 8 || code == 14)
+        }
+        Outcome::ConnectionFailed => true,
+        _ => false,
+    };
+    let is_again = refused && attempt < ATTEMPTS && wait.is_none_or(|wait| wait <= LONGEST);
+    let verdict = match (report.r#final, is_again, report.status < 400) {
+        (false, ..) => Verdict::Unspecified,
+        (true, true, _) => Verdict::Retry,
+        (true, false, is_ok) if is_ok && report.outcome() == Outcome::Response => Verdict::Done,
+        _ => Verdict::GiveUp,
+    };
+    let signal = wait.map(|wait| Signal { retry_after: Some(timing::to_proto(wait)), ..Signal::default() });
+    ReportResponse { applied: true, verdict: verdict.into(), signal, ..ReportResponse::default() }
+}
+
+/// How long to wait before the next attempt: what the provider said, else more each time; `random` in 0..1. `None`: it said
+/// longer than anybody waits.
+pub(crate) fn wait(signal: Option<&Signal>, attempt: u32, random: f64) -> Option<Duration> {
+    let said = signal.and_then(|signal| signal.retry_after.as_ref()).map(timing::length);
+    let (first, longest) = BACKOFF;
+    match said.filter(|said| !said.is_zero()) {
+        // Never before, and not all at once.
+        Some(said) if said > LONGEST => None,
+        Some(said) => Some(said + (said / 4).min(Duration::from_secs(1)).mul_f64(random)),
+        None => Some(first.saturating_mul(1 << attempt.saturating_sub(1).min(8)).min(longest).mul_f64(random)),
+    }
+}
+
+/// `retry-after-ms`, else `retry-after` in seconds; dates are left to those who know the time.
+fn retry_after(report: &ReportRequest) -> Option<Duration> {
+    let value = |name: &str| {
+        let header = report.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+        header.value.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0)
+    };
+    let seconds = value("retry-after-ms").map(|millis| millis / 1e3).or_else(|| value("retry-after"))?;
+    Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use paceline_proto::v1::Header;
+
+    use super::*;
+
+    fn said(outcome: Outcome, status: u32, headers: &[(&str, &str)]) -> ReportRequest {
+        let headers = headers.iter().map(|(name, value)| Header { name: (*name).into(), value: (*value).into() });
+        ReportRequest { outcome: outcome.into(), status, headers: headers.collect(), r#final: true, ..ReportRequest::default() }
+    }
+
+    #[test]
+    fn only_what_was_refused_is_sent_again_and_three_times_at_most() {
+        for (outcome, status, attempt, expected) in [
+            (Outcome::Response, 200, 1, Verdict::Done),
+            (Outcome::Response, 429, 1, Verdict::Retry),
+            (Outcome::Response, 529, 2, Verdict::Retry),
+            (Outcome::Response, 429, 3, Verdict::GiveUp),
+            (Outcome::Response, 400, 1, Verdict::GiveUp),
+            (Outcome::Response, 500, 1, Verdict::GiveUp),
+            (Outcome::ConnectionFailed, 0, 1, Verdict::Retry),
+            (Outcome::Timeout, 0, 1, Verdict::GiveUp),
+        ] {
+            assert_eq!(judge(&said(outcome, status, &[]), attempt).verdict(), expected, "{outcome:?} {status} {attempt}");
+        }
+        let long = said(Outcome::Response, 429, &[("Retry-After", "3600")]);
+        assert_eq!(judge(&long, 1).verdict(), Verdict::GiveUp, "an hour is not waited for");
+    }
+
+    #[test]
+    fn never_before_the_provider_says_so() {
+        for (headers, millis) in
+            [(vec![("Retry-After", "2")], 2_000), (vec![("retry-after-ms", "1500"), ("retry-after", "2")], 1_500)]
+        {
+            let response = judge(&said(Outcome::Response, 429, &headers), 1);
+            for random in [0.0, 0.5, 0.999] {
+                let wait = wait(response.signal.as_ref(), 1, random).unwrap();
+                assert!(wait >= Duration::from_millis(millis) && wait <= Duration::from_millis(millis + 1_000), "{wait:?}");
+            }
+        }
+        assert_eq!(wait(None, 1, 1.0), Some(Duration::from_millis(500)));
+        assert_eq!(wait(None, 40, 1.0), Some(Duration::from_secs(8)));
+        assert_eq!(retry_after(&said(Outcome::Response, 429, &[("retry-after", "soon")])), None);
+        assert_eq!(retry_after(&said(Outcome::Response, 429, &[("retry-after", "1e300")])), Some(Duration::MAX));
+    }
+}

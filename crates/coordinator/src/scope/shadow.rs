@@ -1,0 +1,97 @@
+//! Calls that are only watched: sent at once, charged with what they take, and told what would have been.
+
+use std::sync::Arc;
+
+use paceline_core::delays::{Cause, DelayPart};
+use paceline_core::lease::Lease;
+use paceline_core::mode::Mode;
+use paceline_core::queue::{Ask, AskId};
+use paceline_core::report::{self, Outcome};
+use paceline_core::shadow::{self, Would};
+use paceline_core::signal::{AnswerKind, Source};
+use paceline_core::units::{FleetTime, Milli, Span};
+
+use super::{Call, Effects, Event, ReportInput, Scope};
+use crate::api::Watched;
+use crate::wire::{self, LeaseWire};
+
+/// What has become of the calls that were only watched, since this replica has looked after the scope.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Asks that were let through.
+    pub asks: u64,
+    /// Of these: would have waited.
+    pub would_wait: u64,
+    /// Of these: would have been denied.
+    pub would_deny: u64,
+    /// Of these: the provider refused them, and they would not have been sent then.
+    pub prevented: u64,
+}
+
+impl Scope {
+    /// Lets a watched call go: judged as if it stood in line, charged as what it is.
+    pub(super) fn watch(&mut self, id: AskId, now: FleetTime, fx: &mut Effects) {
+        let ahead = self.queue.standing(id).present_ahead;
+        let Some((waiting, parts)) = self.queue.remove(id, now) else { return };
+        let Some(call) = self.forget_call(id) else { return };
+        let would = self.would(&waiting.ask, &call, ahead, now);
+        let mut slot = shadow::charge(&mut self.value, &waiting.ask, now);
+        slot.delays = parts;
+        self.watched.asks += 1;
+        self.watched.would_wait += u64::from(would.wait > Span::ZERO);
+        self.watched.would_deny += u64::from(would.denial.is_some());
+        let event = Event::Watched {
+            model: Arc::from(call.input.request.target.model.as_str()),
+            wait: would.wait,
+            denied: would.denial.as_ref().map(|denial| denial.reason.name()),
+        };
+        let delays =
+            if would.wait > Span::ZERO { vec![DelayPart { cause: would.cause, length: would.wait }] } else { Vec::new() };
+        let watched = Watched { wait: would.wait, denial: would.denial, delays };
+        self.granted(waiting.ask, call, slot, Some(watched), now, fx);
+        fx.events_on_commit.push(event);
+    }
+
+    /// What would become of a call behind those who really wait.
+    fn would(&mut self, ask: &Ask, call: &Call, ahead: u64, now: FleetTime) -> Would {
+        if let Some(denial) = &call.would_deny {
+            return Would { wait: Span::ZERO, cause: Cause::plain(Source::None), denial: Some(denial.clone()) };
+        }
+        let is_needless_retry = call.input.previous.as_ref().is_some_and(|previous| previous.held_back);
+        // The attempt before would not have been refused, so nothing keeps this one back.
+        let not_before = ask.not_before.filter(|_| !is_needless_retry);
+        let judged = Ask { not_before, ..ask.clone() };
+        self.line.join(&mut self.value, &judged, ahead, now)
+    }
+
+    /// A refusal that enforce would have prevented has been taken: the call used nothing, and asks again in a world in which it
+    /// need not; nobody in the line waits for what the provider said to it.
+    pub(super) fn was_needless(&mut self, lease: &Lease, wire: &LeaseWire, now: FleetTime, fx: &mut Effects) {
+        report::release(&mut self.value, lease);
+        self.line.disregard_floors_of(&self.value, now);
+        self.watched.prevented += 1;
+        fx.events_on_commit.push(Event::Prevented { model: Arc::from(wire.model.as_str()) });
+    }
+
+    /// Gives the line back what an ended call reserved and did not use.
+    pub(super) fn settle_line(&mut self, lease: &Lease, input: &ReportInput, is_needless: bool, now: FleetTime) {
+        let is_unused = is_needless || input.request.outcome == Outcome::ConnectionFailed;
+        for charge in lease.charges.iter().filter(|charge| !charge.held) {
+            let meter = self.value.position(&charge.bucket).and_then(|index| self.value.buckets.get(index));
+            let used = meter.and_then(|bucket| input.request.usage.of(&bucket.plan.meter)).map(Milli::from_units);
+            let unused = match used {
+                _ if is_unused => charge.amount,
+                Some(used) => charge.amount - used,
+                None => continue,
+            };
+            self.line.give_back(&self.value, &charge.bucket, lease.class, unused, now);
+        }
+    }
+}
+
+/// Whether the provider refused a call that enforce would not have sent then.
+pub(super) fn is_needless(wire: &LeaseWire, input: &ReportInput) -> bool {
+    let is_refusal = |kind| matches!(kind, AnswerKind::Throttled | AnswerKind::Overloaded);
+    let was_refused = input.signal.as_ref().is_some_and(|signal| is_refusal(signal.kind));
+    wire.held_back && wire::mode_of(wire) == Mode::Shadow && was_refused
+}
