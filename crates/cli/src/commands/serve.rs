@@ -19,6 +19,9 @@ Examples:
   # With limits of your own; the file is read again when it changes, or on SIGHUP
   paceline serve --config paceline.yaml
 
+  # Next to live traffic: every call goes at once, and what would have been is counted
+  paceline serve --mode shadow
+
   # On free ports, for a test; the first line of output is `listening grpc=ADDR http=ADDR`
   paceline serve --grpc 127.0.0.1:0 --http 127.0.0.1:0
 
@@ -41,6 +44,10 @@ pub(crate) struct ServeArgs {
     /// Where the state lives; this version has `memory` [default: memory].
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+
+    /// What is done with calls where the file says nothing nearer: enforce, shadow or off [default: enforce].
+    #[arg(long, value_name = "MODE")]
+    mode: Option<String>,
 
     /// Configuration file (YAML); none is needed.
     #[arg(long, value_name = "FILE", env = "PACELINE_SERVE_CONFIG", hide_env_values = true)]
@@ -133,6 +140,7 @@ fn overrides(args: &ServeArgs) -> Overrides {
         .flag(Scalar::Grpc, args.grpc.as_deref())
         .flag(Scalar::Http, args.http.as_deref())
         .flag(Scalar::Store, args.store.as_deref())
+        .flag(Scalar::Mode, args.mode.as_deref())
 }
 
 fn print(text: &str) -> io::Result<()> {
