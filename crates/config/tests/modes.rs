@@ -39,7 +39,7 @@ fn the_nearest_level_holds() {
         // The account comes before the provider's group, as for every other setting.
         ("openai/prod/o1", Modes::all(Mode::Enforce)),
         ("openai/dev/o1", Modes::all(Mode::Off)),
-        ("openai/dev/other", Modes::split(100_000, 900_000)),
+        ("openai/dev/gpt-4o", Modes::split(100_000, 900_000)),
         ("github/me/core", Modes::all(Mode::Shadow)),
         ("anthropic/me/claude", Modes::all(Mode::Shadow)),
     ] {
