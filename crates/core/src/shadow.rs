@@ -113,7 +113,7 @@ impl Line {
     fn end_views(&mut self, value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime) {
         for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
             let Some(bucket) = value.buckets.get(*index) else { continue };
-            let (cost, _) = decide::charge_for(value, ask, *index, &plan.meter);
+            let (cost, _) = decide::charge_for(value, ask, *index);
             let is_over = match (self.views.get_mut(&plan.id), bucket.rate()) {
                 (Some(view), Some(rate)) => {
                     view.advance(bucket, &rate, now);
@@ -200,7 +200,7 @@ impl Line {
                 View { levels: [level; 3], window_end: bucket.window_end }
             });
             view.advance(bucket, &rate, now);
-            let (cost, _) = decide::charge_for(value, ask, *index, &plan.meter);
+            let (cost, _) = decide::charge_for(value, ask, *index);
             for level in view.levels.iter_mut().skip(ask.class.index()) {
                 level.amount -= cost;
             }
@@ -236,7 +236,7 @@ fn later_windows(seen: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime
     for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
         let Some(bucket) = seen.buckets.get(*index).filter(|bucket| bucket.is_windowed()) else { continue };
         let Some(rate) = bucket.rate().filter(|rate| rate.capacity > Milli::ZERO) else { continue };
-        let (cost, _) = decide::charge_for(seen, ask, *index, &plan.meter);
+        let (cost, _) = decide::charge_for(seen, ask, *index);
         let missing = (cost - bucket.level.amount).as_milli();
         if missing <= 0 || bucket.window_end <= now {
             continue;
@@ -252,10 +252,10 @@ fn later_windows(seen: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime
 
 /// How far apart calls like `ask` come in the scarcest of its buckets.
 fn spacing(seen: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime) -> Span {
-    let per_call = binding.plan.buckets.iter().zip(&binding.buckets).filter_map(|(plan, index)| {
+    let per_call = binding.buckets.iter().filter_map(|index| {
         let bucket = seen.buckets.get(*index)?;
         let rate = bucket.rate()?;
-        let (cost, _) = decide::charge_for(seen, ask, *index, &plan.meter);
+        let (cost, _) = decide::charge_for(seen, ask, *index);
         Some(if bucket.is_windowed() { bucket.gap(cost, now) } else { rate.time_for(cost) })
     });
     per_call.max().unwrap_or(Span::ZERO)
