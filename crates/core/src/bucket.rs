@@ -32,6 +32,8 @@ pub struct Learned {
     pub brim: Option<u64>,
     /// Whether a reset that nobody explains has shown itself to be the time until full.
     pub ends_move: bool,
+    /// Whether it has shown itself to be a window's end: it stood still while more than half of the limit was used.
+    pub ends_stand: bool,
     /// An earlier answer with such a reset.
     pub named_end: Option<NamedEnd>,
     /// An earlier `remaining` and its time until full: the difference to a later one tells the refill, whatever it holds.

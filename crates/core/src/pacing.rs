@@ -16,10 +16,10 @@ impl BucketState {
         let tau = drain_time(rate.per);
         let cost = self.expected_use(cost);
         if self.is_windowed() {
-            // The whole quota spread over half of tau: it is all there, and the last window of a run is waited for. All of tau
-            // where it only may be a window.
-            let may_be = self.plan.refill.is_none() && self.learned.named_end.is_some();
-            let over = if may_be { tau } else { Span::from_micros((tau.as_micros() / 2).max(1)) };
+            // The whole quota spread over a quarter of tau: it is all there, and the last window of a run is waited for. All of
+            // tau where it only may be a window.
+            let may_be = self.plan.refill.is_none() && self.learned.named_end.is_some() && !self.learned.ends_stand;
+            let over = if may_be { tau } else { Span::from_micros((tau.as_micros() / 4).max(1)) };
             return Rate::new(rate.limit, over, rate.capacity).time_for(cost).min(over);
         }
         let spare = (self.level.at(at, &rate) - margin(&rate, cost)).at_least_zero();

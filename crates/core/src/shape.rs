@@ -39,7 +39,8 @@ impl BucketState {
 /// answers show that, the reset means *full*, and the bucket is looked at anew.
 fn learn_meaning(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) {
     let (Some(remaining), Some(reset_in)) = (observed.remaining, observed.reset_in) else { return };
-    if observed.reset_means != ResetMeans::Unspecified || bucket.plan.refill.is_some() || bucket.learned.ends_move {
+    let is_settled = bucket.learned.ends_move || bucket.learned.ends_stand;
+    if observed.reset_means != ResetMeans::Unspecified || bucket.plan.refill.is_some() || is_settled {
         return;
     }
     let latest = seen.answered_at + reset_in;
@@ -54,6 +55,8 @@ fn learn_meaning(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen
         bucket.learned = Learned { ends_move: true, windowed: Some(false), per: None, named_end: None, ..bucket.learned };
         (bucket.window_end, bucket.opens_at, bucket.spreading) = (FleetTime::ZERO, FleetTime::ZERO, false);
         (bucket.observed, bucket.started, bucket.proven) = (None, false, Milli::ZERO);
+    } else if observed.limit.is_some_and(|limit| remaining < limit / 2) && earliest <= before.latest {
+        bucket.learned.ends_stand = true;
     }
 }
 

@@ -100,6 +100,7 @@ fn tokens() -> BucketState {
             brim: Some(200_000),
             anchor: Some((199_000, Span::from_millis(240))),
             ends_move: true,
+            ends_stand: true,
             named_end: Some(NamedEnd {
                 mark: 1_210_000,
                 remaining: 198_000,

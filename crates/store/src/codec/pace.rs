@@ -73,8 +73,19 @@ pub(super) fn read_drain(stored: wire::Drain, checks: &mut Checks) -> Drain {
 
 pub(super) fn write_ceiling(ceiling: &Ceiling) -> Option<wire::Ceiling> {
     unless_new(ceiling, |ceiling| {
-        let Ceiling { allowed, measured, anchor_at, anchor_mark, refused, cut_mark, is_silent, began_at, began_fired, hold_until, hold } =
-            *ceiling;
+        let Ceiling {
+            allowed,
+            measured,
+            anchor_at,
+            anchor_mark,
+            refused,
+            cut_mark,
+            is_silent,
+            began_at,
+            began_fired,
+            hold_until,
+            hold,
+        } = *ceiling;
         wire::Ceiling {
             allowed: allowed.as_milli(),
             measured: measured.as_milli(),

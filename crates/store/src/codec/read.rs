@@ -153,6 +153,7 @@ fn learned(stored: wire::Learned, checks: &mut Checks) -> Learned {
             Some((anchor.remaining, until_full))
         }),
         ends_move: stored.ends_move,
+        ends_stand: stored.ends_stand,
         named_end: stored.named_end.and_then(|end| pace::read_named_end(&end, checks)),
     }
 }

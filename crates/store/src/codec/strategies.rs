@@ -176,6 +176,7 @@ fn learned() -> impl Strategy<Value = Learned> {
             brim,
             anchor,
             ends_move,
+            ends_stand: !ends_move,
             named_end,
         },
     )

@@ -174,6 +174,8 @@ pub(super) struct Learned {
     pub(super) ends_move: bool,
     #[prost(message, optional, tag = "41")]
     pub(super) named_end: Option<NamedEnd>,
+    #[prost(bool, tag = "42")]
+    pub(super) ends_stand: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

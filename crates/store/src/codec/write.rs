@@ -122,7 +122,8 @@ fn plan(plan: &BucketPlan) -> wire::Plan {
 }
 
 fn learned(learned: &Learned) -> wire::Learned {
-    let Learned { limit, per, windowed, candidate, agreeing, candidate_mark, brim, anchor, ends_move, named_end } = *learned;
+    let Learned { limit, per, windowed, candidate, agreeing, candidate_mark, brim, anchor, ends_move, ends_stand, named_end } =
+        *learned;
     wire::Learned {
         limit,
         per: per.map(Span::as_micros),
@@ -133,6 +134,7 @@ fn learned(learned: &Learned) -> wire::Learned {
         brim,
         anchor: anchor.map(|(remaining, until_full)| wire::Anchor { remaining, until_full: until_full.as_micros() }),
         ends_move,
+        ends_stand,
         named_end: named_end.as_ref().map(pace::write_named_end),
     }
 }
