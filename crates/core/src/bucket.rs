@@ -89,6 +89,8 @@ pub struct BucketState {
     pub paced_until: FleetTime,
     /// The last observation.
     pub observed: Option<Observation>,
+    /// The lowest figure of the current window.
+    pub lowest: Option<Milli>,
     /// What a call typically turns out to cost here (moving average of settled usage); zero while unknown.
     pub typical: Milli,
     /// What those calls had reserved (moving average): with `typical` it tells how much of a reservation comes back.
@@ -148,6 +150,7 @@ impl BucketState {
             fired_at_turn: 0,
             paced_until: FleetTime::ZERO,
             observed: None,
+            lowest: None,
             typical: Milli::ZERO,
             typical_reserved: Milli::ZERO,
             started: false,

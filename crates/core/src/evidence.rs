@@ -53,6 +53,11 @@ pub(crate) enum Evidence<'a> {
 }
 
 impl Evidence<'_> {
+    /// Whether a bucket that the answer is silent about may be the one that is empty.
+    pub(crate) const fn leaves_open(&self) -> bool {
+        matches!(self, Self::RoomWhereTold | Self::Unknown)
+    }
+
     /// Whether there was room as far as the answer tells, and still the call was refused: the buckets count over a shorter time
     /// than they say.
     pub(crate) const fn contradicts_level(&self) -> bool {

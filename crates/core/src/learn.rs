@@ -15,6 +15,8 @@ use crate::units::{FleetTime, Milli, Span};
 
 /// The part of the distance by which a higher observation raises a level.
 const GAIN_DIVISOR: i64 = 4;
+/// A distance that is raised outright.
+const LAST_BIT: Milli = Milli::from_thousandths(125);
 /// Reports in a row that must name a higher limit before it is believed.
 const AGREEING_REPORTS: u8 = 3;
 
@@ -26,6 +28,8 @@ pub struct Seen {
     /// What had been granted so long before that it had arrived: calls granted between this and the mark may have been counted
     /// in the answer, or have come later.
     pub early: i64,
+    /// Whether no other call is in flight that may be charged here.
+    pub is_last: bool,
     /// When the call was sent at the earliest.
     pub sent_at: FleetTime,
     /// When the answer came.
@@ -156,9 +160,21 @@ fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBu
         let was_vouched = bucket.observed.is_none() && is_vouched_full(bucket);
         let aligned = align_window(bucket, observed, &rate, seen);
         let exact = bucket.likely_use(fired_since(bucket, seen.mark.max(bucket.fired_at_turn)));
-        let fired = bucket.likely_use((fired_since(bucket, seen.early.max(bucket.fired_at_turn)) - seen.cost).at_least_zero());
+        let fired = not_counted(bucket, seen, bucket.fired_at_turn);
         // What was granted since may have arrived before the figure was taken, or after it.
-        let (low, high) = ((remaining - fired).min(rate.capacity), remaining.min(rate.capacity));
+        let (mut low, high) = ((remaining - fired).min(rate.capacity), remaining.min(rate.capacity));
+        if aligned != Aligned::Elsewhere {
+            bucket.lowest = if aligned == Aligned::Same {
+                bucket.lowest.map_or(remaining, |lowest| lowest.min(remaining))
+            } else {
+                remaining
+            }
+            .into();
+        }
+        // With everything answered, the lowest figure of the window counts it all.
+        if let Some(lowest) = bucket.lowest.filter(|_| seen.is_last && aligned == Aligned::Same && raise != Raise::Never) {
+            low = low.max(lowest.min(high));
+        }
         match aligned {
             Aligned::Elsewhere => return,
             Aligned::Same => settle_on(bucket, low, high, raise, seen),
@@ -168,7 +184,7 @@ fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBu
         }
     } else {
         let fired = bucket.likely_use(fired_since(bucket, seen.mark));
-        let early = bucket.likely_use((fired_since(bucket, seen.early) - seen.cost).at_least_zero());
+        let early = not_counted(bucket, seen, 0);
         let low = (remaining - early + rate.gained_in(seen.now.since(seen.answered_at))).min(rate.capacity);
         let high = (remaining - fired + rate.gained_in(seen.now.since(seen.sent_at))).min(rate.capacity);
         settle_on(bucket, low, high, raise, seen);
@@ -179,6 +195,11 @@ fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBu
     if !older {
         bucket.observed = Some(Observation { mark: seen.mark, remaining, at: seen.answered_at });
     }
+}
+
+/// What was granted and may not be counted in the figure: everything since the call and shortly before it.
+fn not_counted(bucket: &BucketState, seen: Seen, since: i64) -> Milli {
+    bucket.likely_use((fired_since(bucket, seen.early.max(since)) - seen.cost).at_least_zero())
 }
 
 /// How far an observation, newer than all others, may raise the level.
@@ -216,7 +237,11 @@ fn settle_on(bucket: &mut BucketState, low: Milli, high: Milli, raise: Raise, se
     let change = match raise {
         _ if level > high => high - level,
         Raise::Outright if level < low => low - level,
-        Raise::ByGain => Milli::from_milli((low - level).at_least_zero().as_milli() / GAIN_DIVISOR),
+        Raise::ByGain => {
+            let distance = (low - level).at_least_zero();
+            // The last bit at once: a level a thousandth below a unit would keep the last call of a window from going.
+            if distance <= LAST_BIT { distance } else { Milli::from_milli(distance.as_milli() / GAIN_DIVISOR) }
+        }
         _ => Milli::ZERO,
     };
     bucket.shift_level(change, now);

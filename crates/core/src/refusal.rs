@@ -20,7 +20,10 @@ const ACCOUNT_REFUSAL_WITHIN: Span = Span::from_secs(1);
 pub(crate) fn refused<R: Rng + ?Sized>(value: &mut ScopeValue, answered: &Answered<'_>, rng: &mut R, done: &mut Reported) {
     let Answered { signal, now, .. } = *answered;
     shrink_ramp(value, answered);
-    meet_ceiling(value, answered);
+    let evidence = evidence::evidence(value, answered);
+    if evidence.leaves_open() {
+        meet_ceiling(value, answered);
+    }
     let Some(told) = signal.retry_after.filter(|told| *told > Span::ZERO) else {
         if is_next_refusal(value, answered) {
             empty_levels(value, answered);
@@ -32,7 +35,6 @@ pub(crate) fn refused<R: Rng + ?Sized>(value: &mut ScopeValue, answered: &Answer
         return; // the report came so late that the wait is over
     }
     let new_floor = Floor { until, since: now, source: signal.source };
-    let evidence = evidence::evidence(value, answered);
     if evidence.contradicts_level() {
         calm_down(value, answered);
     }

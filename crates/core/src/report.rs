@@ -9,6 +9,7 @@ use crate::evidence;
 use crate::holds::Holds;
 use crate::learn::{self, Seen};
 use crate::lease::{CallFloor, Lease};
+use crate::plan::Owner;
 use crate::refusal;
 use crate::signal::{AnswerKind, Signal, Source};
 use crate::units::{FleetTime, Milli, Span};
@@ -183,6 +184,7 @@ fn renew(value: &mut ScopeValue, lease: &Lease, now: FleetTime) -> FleetTime {
 
 fn learn_buckets(value: &mut ScopeValue, answered: &Answered<'_>, done: &mut Reported) {
     let Answered { binding, lease, signal, answered_at, now } = *answered;
+    let flights = value.groups.get(binding.group).map_or(0, |group| group.flights.in_use(now).as_units_floor());
     for observed in &signal.buckets {
         let Some(index) = evidence::matching(value, binding, observed, &signal.buckets) else {
             done.unmatched += 1;
@@ -194,6 +196,7 @@ fn learn_buckets(value: &mut ScopeValue, answered: &Answered<'_>, done: &mut Rep
             // A lease from before this bucket was known has no mark: everything granted since counts against it.
             mark: charge.map_or(0, |charge| charge.mark),
             early: charge.map_or(0, |charge| charge.early),
+            is_last: flights <= 1 && matches!(bucket.plan.id.owner, Owner::Group(_)),
             sent_at: lease.send_at.min(answered_at),
             answered_at,
             now,

@@ -46,7 +46,7 @@ fn learn_meaning(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen
     let latest = seen.answered_at + reset_in;
     let earliest = (seen.sent_at + reset_in - grain_of(reset_in)).min(latest);
     let named = NamedEnd { mark: seen.mark, remaining, reset_in, earliest, latest };
-    let Some(before) = bucket.learned.named_end.filter(|before| seen.sent_at < before.earliest) else {
+    let Some(before) = bucket.learned.named_end.filter(|before| seen.answered_at < before.earliest) else {
         bucket.learned.named_end = Some(named);
         return;
     };

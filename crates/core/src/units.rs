@@ -227,6 +227,11 @@ impl Milli {
         Self(i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(1_000).min(Self::MAX.0))
     }
 
+    /// So many thousandths, for constants.
+    pub const fn from_thousandths(milli: i32) -> Self {
+        Self(milli as i64)
+    }
+
     /// Thousandths as they are, clamped to `+-`[`Milli::MAX`].
     pub fn from_milli(milli: i64) -> Self {
         Self(milli.clamp(-Self::MAX.0, Self::MAX.0))

@@ -107,7 +107,7 @@ impl BucketState {
             return;
         }
         let start = self.window_start_at_or_after_end(send, rate);
-        self.spreading = false;
+        (self.spreading, self.lowest) = (false, None);
         self.window_end = self.plan.calendar.as_ref().map_or(start + rate.per, |calendar| calendar.end_following(start));
         self.opens_at = start + guard(rate.per);
         self.level = Level::new(rate.capacity, send);

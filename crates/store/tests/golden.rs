@@ -117,6 +117,7 @@ fn tokens() -> BucketState {
         typical: Milli::from_milli(812_345),
         started: true,
         proven: Milli::from_milli(9_500),
+        lowest: Some(Milli::from_units(16)),
         trail: Trail { at: NOW - Span::from_millis(120), fired: 1_230_000, before: 1_220_000 },
         drain: Drain {
             per_minute: Milli::from_milli(61_234),

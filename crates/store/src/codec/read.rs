@@ -85,6 +85,7 @@ fn bucket(stored: wire::Bucket, now: FleetTime, checks: &mut Checks) -> Option<B
         holds: checks.holds(stored.holds, now),
         calm: calm(stored.calm.unwrap_or_default(), checks),
         proven: checks.stock(stored.proven),
+        lowest: stored.lowest.map(|lowest| checks.stock(lowest)),
         trail: pace::read_trail(stored.trail.unwrap_or_default(), checks),
         drain: pace::read_drain(stored.drain.unwrap_or_default(), checks),
         ceiling: pace::read_ceiling(stored.ceiling.unwrap_or_default(), checks),

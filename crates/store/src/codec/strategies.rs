@@ -83,6 +83,7 @@ fn bucket() -> impl Strategy<Value = BucketState> {
                 typical_reserved: typical,
                 calm: Calm { until: opens_at, length: Span::from_micros(fired_at_turn.clamp(0, 900_000_000)), mark: fired },
                 proven: typical,
+                lowest: observed.map(|(_, remaining, _)| remaining),
                 trail: Trail { at: level_at, fired, before: fired_at_turn },
                 drain: Drain {
                     per_minute: Milli::ZERO - typical,

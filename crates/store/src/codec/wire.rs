@@ -98,6 +98,8 @@ pub(super) struct Bucket {
     pub(super) drain: Option<Drain>,
     #[prost(message, optional, tag = "43")]
     pub(super) ceiling: Option<Ceiling>,
+    #[prost(sint64, optional, tag = "44")]
+    pub(super) lowest: Option<i64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

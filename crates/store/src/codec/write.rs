@@ -7,7 +7,7 @@ use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
-use paceline_core::units::Span;
+use paceline_core::units::{Milli, Span};
 use paceline_core::value::{GroupState, ScopeValue};
 use prost::Message;
 
@@ -48,6 +48,7 @@ fn bucket(state: &BucketState) -> wire::Bucket {
         started,
         calm,
         proven,
+        lowest,
         trail,
         drain,
         ceiling,
@@ -77,6 +78,7 @@ fn bucket(state: &BucketState) -> wire::Bucket {
             mark: calm.mark,
         }),
         proven: proven.as_milli(),
+        lowest: lowest.map(Milli::as_milli),
         trail: pace::write_trail(trail),
         drain: pace::write_drain(drain),
         ceiling: pace::write_ceiling(ceiling),
