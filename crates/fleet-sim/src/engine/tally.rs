@@ -8,6 +8,9 @@ use super::jobs::Job;
 use crate::recording::SOURCES;
 use crate::scenario::Scenario;
 
+/// What full buckets hold goes to whoever comes first; shares are counted from then on.
+const BURST_IS_OVER: Span = Span::from_secs(10);
+
 /// Counts of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
@@ -16,6 +19,7 @@ pub(crate) struct Tally {
     pub(crate) finished: u64,
     pub(crate) given_up: u64,
     pub(crate) last_answer: FleetTime,
+    from: FleetTime,
     pub(crate) delays: [Span; SOURCES],
     /// Per class: the waits of its finished calls.
     waits: [Vec<Span>; 3],
@@ -30,6 +34,7 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn new(scenario: &Scenario, start: FleetTime) -> Self {
         Self {
+            from: start,
             last_answer: start,
             backlog_until: vec![start; scenario.fleet.len()],
             per_worker: vec![0; scenario.workers()],
@@ -79,8 +84,8 @@ impl Tally {
         waits
     }
 
-    /// Jain's fairness index (Jain, Chiu and Hawe, 1984): 1 when all got the same for their weight. Among tenants, counted until
-    /// the first of them has nothing left to begin; with fewer than two tenants, among workers.
+    /// Jain's fairness index (Jain, Chiu and Hawe, 1984): 1 when all got the same for their weight. Among tenants, counted
+    /// from when the first burst is over until the first of them has nothing left to begin; with fewer than two tenants, among workers.
     pub(crate) fn jain(&self, scenario: &Scenario) -> f64 {
         let rivals: Vec<usize> = scenario
             .fleet
@@ -120,7 +125,8 @@ impl Tally {
     }
 
     fn served_to(&self, parts: &[usize], until: FleetTime) -> f64 {
-        self.served.iter().filter(|(at, part, _)| *at <= until && parts.contains(part)).map(|(_, _, weight)| weight).sum()
+        let counts = |at: FleetTime| at >= self.from + BURST_IS_OVER && at <= until;
+        self.served.iter().filter(|(at, part, _)| counts(*at) && parts.contains(part)).map(|(_, _, weight)| weight).sum()
     }
 }
 

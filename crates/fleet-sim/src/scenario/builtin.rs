@@ -19,6 +19,18 @@ pub const SUITE: &[(&str, &str)] = &[
     ("per-second", include_str!("../../scenarios/per-second.yaml")),
     ("outage-retry-after", include_str!("../../scenarios/outage-retry-after.yaml")),
     ("outage-no-header", include_str!("../../scenarios/outage-no-header.yaml")),
+    ("cautious-start", include_str!("../../scenarios/cautious-start.yaml")),
+    ("wrong-estimates", include_str!("../../scenarios/wrong-estimates.yaml")),
+    ("workers-crash", include_str!("../../scenarios/workers-crash.yaml")),
+    ("leavers", include_str!("../../scenarios/leavers.yaml")),
+    ("late-wakers", include_str!("../../scenarios/late-wakers.yaml")),
+    ("two-groups", include_str!("../../scenarios/two-groups.yaml")),
+    ("second-fleet-10", include_str!("../../scenarios/second-fleet-10.yaml")),
+    ("second-fleet-50", include_str!("../../scenarios/second-fleet-50.yaml")),
+    ("second-fleet-90", include_str!("../../scenarios/second-fleet-90.yaml")),
+    ("replica-lost", include_str!("../../scenarios/replica-lost.yaml")),
+    ("mixed-sizes", include_str!("../../scenarios/mixed-sizes.yaml")),
+    ("priorities", include_str!("../../scenarios/priorities.yaml")),
 ];
 
 /// Which scenarios to run.
