@@ -81,6 +81,12 @@ impl BucketState {
         self.drain = Drain { per_minute: Milli::from_milli(smoothed), base: Some(seen) };
     }
 
+    /// Units a minute that somebody else takes, as far as it is more than noise.
+    pub fn foreign_drain(&self) -> Option<Milli> {
+        let noise = self.gross_rate()?.gained_in(Span::from_secs(60)).as_milli() / NOISE_PART;
+        Some(self.drain.per_minute).filter(|drain| drain.as_milli() > noise)
+    }
+
     /// The refill that is left to us.
     pub(crate) fn less_drain(&self, gross: Rate) -> Rate {
         let drained = i128::from(self.drain.per_minute.as_milli()) * i128::from(gross.per.as_micros()) / 60_000_000;

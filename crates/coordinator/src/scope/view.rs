@@ -4,7 +4,7 @@ use paceline_core::floor::Floor;
 use paceline_core::mode::Modes;
 use paceline_core::plan::{Class, Owner, Refill};
 use paceline_core::signal::Source;
-use paceline_core::units::{FleetTime, Span};
+use paceline_core::units::{FleetTime, Milli, Span};
 
 use super::{Scope, Tally};
 
@@ -73,6 +73,10 @@ pub struct BucketView {
     pub observed: Option<(u64, Span)>,
     /// The floor under it.
     pub floor: Option<FloorView>,
+    /// Units a minute that another consumer takes.
+    pub foreign_drain: Option<f64>,
+    /// Units a minute that pass where no header tells.
+    pub limit_measured: Option<f64>,
 }
 
 /// A floor at one instant.
@@ -142,6 +146,8 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
             level: bucket.level_at(now).map(|level| level.as_units_f64()),
             observed: bucket.observed.map(|seen| (seen.remaining.as_units_floor(), now.since(seen.at))),
             floor: floor(bucket.floor),
+            foreign_drain: bucket.foreign_drain().map(|drain| drain.as_units_f64()),
+            limit_measured: (bucket.ceiling.allowed > Milli::ZERO).then(|| bucket.ceiling.allowed.as_units_f64()),
         }
     });
     let groups: Vec<GroupView> = value

@@ -167,6 +167,8 @@ fn scope(view: &ScopeView) -> v1::GetScopeResponse {
         observed_remaining: bucket.observed.map(|(remaining, _)| remaining),
         observed_age: bucket.observed.map(|(_, age)| convert::duration(age)),
         floor: bucket.floor.map(floor),
+        foreign_drain: bucket.foreign_drain,
+        limit_measured: bucket.limit_measured,
     });
     let groups = view.groups.iter().map(|group| v1::Group {
         key: group.key.clone(),

@@ -225,6 +225,8 @@ mod tests {
                 level: Some(-3.2),
                 observed: Some((7, Span::from_secs(4))),
                 floor: Some(floor),
+                foreign_drain: Some(12.0),
+                limit_measured: None,
             }],
             groups: vec![GroupView { key: evil.clone(), floor: Some(floor), in_flight: 1, waiting: 2, modes: None }],
             lanes: vec![LaneView {

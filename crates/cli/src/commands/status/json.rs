@@ -65,6 +65,8 @@ fn bucket(bucket: &Bucket) -> Value {
         "observed_remaining": bucket.observed_remaining,
         "observed_age_ms": millis(bucket.observed_age.as_ref()),
         "floor": bucket.floor.as_ref().map(floor),
+        "foreign_drain_per_min": bucket.foreign_drain,
+        "limit_measured_per_min": bucket.limit_measured,
     })
 }
 

@@ -136,10 +136,23 @@ fn bucket(bucket: &Bucket) -> Vec<String> {
         number(bucket.limit_effective, "?"),
         per,
         number(bucket.limit_configured, "-"),
-        number(bucket.limit_learned, "-"),
+        learned(bucket),
         said,
         floor(bucket.floor.as_ref()),
     ]
+}
+
+/// What answers have shown: the limit told, what passes where none is told, what somebody else takes.
+fn learned(bucket: &Bucket) -> String {
+    let told = match (bucket.limit_learned, bucket.limit_measured) {
+        (Some(limit), _) => limit.to_string(),
+        (None, Some(measured)) => format!("measured {measured:.0}/min"),
+        (None, None) => "-".to_owned(),
+    };
+    match bucket.foreign_drain {
+        Some(drain) => format!("{told}, others take {drain:.0}/min"),
+        None => told,
+    }
 }
 
 fn lane(lane: &Lane) -> Vec<String> {

@@ -30,6 +30,7 @@ fn busy() -> GetScopeResponse {
         level: Some(-2.6),
         observed_remaining: Some(12),
         observed_age: length(2_000),
+        foreign_drain: Some(148.6),
         ..Bucket::default()
     };
     let held = Bucket {
@@ -81,10 +82,10 @@ fn a_scope_reads_at_a_glance() {
     let expected = "\
 openai/prod\u{fffd}[2J: 3 waiting, 4 in flight
   nothing is sent to gpt-4o for 8.8 s (retry after seconds, set 1.2 s ago)
-  BUCKET               GROUP   LEVEL  LIMIT  PER        CONFIGURED  LEARNED  PROVIDER SAID LEFT  FLOOR
-  requests             gpt-4o  -3     500    1 min      -           500      12, 2 s ago         -
-  account/concurrency  -       60     64     in flight  64          -        -                   -
-  tokens               gpt-4o  ?      ?      ?          -           -        -                   -
+  BUCKET               GROUP   LEVEL  LIMIT  PER        CONFIGURED  LEARNED                   PROVIDER SAID LEFT  FLOOR
+  requests             gpt-4o  -3     500    1 min      -           500, others take 149/min  12, 2 s ago         -
+  account/concurrency  -       60     64     in flight  64          -                         -                   -
+  tokens               gpt-4o  ?      ?      ?          -           -                         -                   -
   LANE    CLASS  WAITING  OLDEST  WAITS FOR
   gpt-4o  batch  3        12 s    retry after seconds
 ";
