@@ -52,9 +52,15 @@ pub(crate) fn wait(signal: Option<&Signal>, attempt: u32, random: f64) -> Option
     match said.filter(|said| !said.is_zero()) {
         // Never before, and not all at once.
         Some(said) if said > LONGEST => None,
-        Some(said) => Some(said + (said / 4).min(Duration::from_secs(1)).mul_f64(random)),
-        None => Some(first.saturating_mul(1 << attempt.saturating_sub(1).min(8)).min(longest).mul_f64(random)),
+        Some(said) => Some(said + part((said / 4).min(Duration::from_secs(1)), random)),
+        None => Some(part(first.saturating_mul(1 << attempt.saturating_sub(1).min(8)).min(longest), random)),
     }
+}
+
+/// A part of a length, from nothing (0) to all of it (1).
+fn part(length: Duration, share: f64) -> Duration {
+    // From float to integer `as` saturates.
+    Duration::from_micros((length.as_secs_f64() * 1e6 * share.clamp(0.0, 1.0)) as u64)
 }
 
 /// `retry-after-ms`, else `retry-after` in seconds; dates are left to those who know the time.

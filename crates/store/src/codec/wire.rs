@@ -41,7 +41,7 @@ pub(super) struct Usage {
     pub(super) meters: Vec<UsageMeter>,
 }
 
-/// A histogram: the number of each range, how often (in 64ths), and the largest size seen in it.
+/// A histogram: the number of each range, how often (in sixty-fourths), and the largest size seen in it.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct UsageMeter {
     #[prost(bytes = "bytes", tag = "1")]

@@ -123,6 +123,8 @@ fn came(past: &PastCalls) -> String {
 
 /// How a figure of several seeds reads: that of the worst.
 type Figure = fn(&Outcome) -> f64;
+/// A row of the table: its title, what it shows, and how that is written.
+type Row<'a> = (&'a str, Figure, &'a dyn Fn(f64) -> String);
 
 fn table(out: &mut dyn Write, name: &str, past: &PastCalls, columns: &[(&str, &[Outcome])]) -> io::Result<()> {
     writeln!(out, "{name}: {}", came(past))?;
@@ -138,7 +140,7 @@ fn table(out: &mut dyn Write, name: &str, past: &PastCalls, columns: &[(&str, &[
     let secs = |value: f64| format!("{value:.1} s");
     let percent = |value: f64| format!("{:.2} %", value * 100.0);
     let count = |value: f64| format!("{value:.0}");
-    let rows: [(&str, Figure, &dyn Fn(f64) -> String); 8] = [
+    let rows: [Row<'_>; 8] = [
         ("all over after", |run| run.makespan.as_secs_f64(), &secs),
         ("the least possible", |run| run.clairvoyant.as_secs_f64(), &secs),
         ("calls sent", |run| run.sends as f64, &count),

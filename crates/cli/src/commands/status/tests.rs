@@ -130,7 +130,7 @@ fn what_is_only_watched_is_said() {
         groups: vec![Group { key: "gpt-4o".into(), modes: vec![share(Mode::Enforce, 1.0)], ..Group::default() }],
         ..GetScopeResponse::default()
     };
-    let text = people::in_full(&[scope.clone()], None);
+    let text = people::in_full(std::slice::from_ref(&scope), None);
     for words in [
         "  mode: shadow\n",
         "  mode of gpt-4o: enforce\n",
