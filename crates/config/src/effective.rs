@@ -3,13 +3,15 @@
 use paceline_core::calendar::CalendarUnit;
 use paceline_core::mode::{Mode, Modes};
 use paceline_core::plan::{Class, ClassPolicy, Refill, StartLevel};
+use paceline_core::retry_budget::RetryPolicy;
 use paceline_core::units::Span;
 use serde_json::{Map, Value, json};
 
 use crate::model::{
-    Account, Block, ByClass, CONCURRENCY, ClassSettings, Config, Group, Limit, Provider, Settings, Shared, Tenant,
+    Account, Block, ByClass, CONCURRENCY, ClassSettings, Config, Group, Limit, Provider, RetrySettings, Settings, Shared,
+    Tenant,
 };
-use crate::quantity::{exact, exact_length};
+use crate::quantity::{Share, exact, exact_length};
 
 impl Config {
     /// What holds, for programs: keys sorted, units resolved, no secrets (a configuration of this version holds none).
@@ -20,6 +22,7 @@ impl Config {
             "listen": {"grpc": self.listen.grpc.to_string(), "http": self.listen.http.to_string()},
             "mode": modes(self.mode.map_or_else(Modes::default, |written| written.value)),
             "providers": self.providers.iter().map(|(name, one)| (name.clone(), provider(one))).collect::<Map<_, _>>(),
+            "retries": retries_with_defaults(&self.retries),
             "store": "memory",
             "tenants": self.tenants.iter().map(|(name, one)| (name.clone(), tenant(one))).collect::<Map<_, _>>(),
         })
@@ -67,6 +70,17 @@ fn classes_with_defaults(written: &ClassSettings) -> Value {
     let mut classes = Class::ALL;
     classes.sort_by_key(|class| class.name());
     Value::Object(classes.into_iter().map(of).collect())
+}
+
+fn retries_with_defaults(written: &RetrySettings) -> Value {
+    let default = RetryPolicy::default();
+    let share = written.share.map_or(Share::of_ppm(default.share_ppm), |share| share.value);
+    let at_least = written.at_least.map_or((default.at_least, default.per), |at_least| at_least.value);
+    json!({"at_least": rate(at_least), "share": share.to_string()})
+}
+
+fn rate((units, per): (u64, Span)) -> String {
+    format!("{units}/{}", exact(per))
 }
 
 /// Only what is written: a map without empty members.
@@ -150,10 +164,21 @@ fn settings(settings: &Settings) -> Value {
         ("max_wait", by_class(&settings.classes.max_wait, |span| json!(exact(span)))),
         ("mode", settings.mode.map(|written| modes(written.value))),
         ("paid_attempts", by_class(&settings.classes.paid_attempts, |tries| json!(tries))),
+        ("retries", retries(&settings.retries)),
         ("start_level", settings.start_level.map(|level| json!(start(level.value)))),
         ("tier", settings.tier.as_ref().map(|tier| json!(tier.value))),
         ("use", settings.use_share.map(|share| json!(share.value.to_string()))),
     ])
+}
+
+fn retries(written: &RetrySettings) -> Option<Value> {
+    let is_written = written.share.is_some() || written.at_least.is_some();
+    is_written.then(|| {
+        map([
+            ("at_least", written.at_least.map(|at_least| json!(rate(at_least.value)))),
+            ("share", written.share.map(|share| json!(share.value.to_string()))),
+        ])
+    })
 }
 
 fn by_class<T: Copy>(values: &ByClass<T>, show: impl Fn(T) -> Value) -> Option<Value> {

@@ -7,6 +7,7 @@ use paceline_core::plan::{BucketPlan, Class, GroupPlan, Refill, StartLevel};
 use serde_json::{Value, json};
 
 use crate::problem::Pos;
+use crate::quantity::{Share, exact};
 
 /// Where a part of a resolution comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +75,15 @@ pub struct SettingOrigin {
     pub origin: Origin,
 }
 
+/// Where the bounds of retries come from, where they are not the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetryOrigins {
+    /// Of `share`.
+    pub share: Option<Origin>,
+    /// Of `at_least`.
+    pub at_least: Option<Origin>,
+}
+
 /// A plan and where each of its parts comes from. [`fmt::Display`] is for people, [`Explanation::to_json`] for programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
@@ -97,6 +107,8 @@ pub struct Explanation {
     pub mode: Option<Origin>,
     /// What is done with the calls of each tenant that the file speaks of, and where that is written.
     pub tenants: Vec<(String, Modes, Origin)>,
+    /// The origin of the bounds of retries.
+    pub retries: RetryOrigins,
     /// What is written and cannot be kept, in sentences.
     pub notes: Vec<String>,
 }
@@ -142,6 +154,11 @@ impl Explanation {
             "mode": self.plan.modes.to_string(),
             "mode_from": self.mode.as_ref().map(|origin| origin.describe(&self.file)),
             "mode_of_tenants": self.tenants.iter().map(|(name, modes, _)| (name.clone(), json!(modes.to_string()))).collect::<serde_json::Map<_, _>>(),
+            "retries": {
+                "share_ppm": self.plan.retries.share_ppm,
+                "at_least": self.plan.retries.at_least,
+                "per_ms": self.plan.retries.per.as_millis_ceil(),
+            },
             "notes": self.notes,
         })
     }
@@ -203,11 +220,29 @@ impl fmt::Display for Explanation {
         for (name, modes, origin) in &self.tenants {
             writeln!(f, "  mode     {modes} for tenant {name:?} <- {}", origin.describe(&self.file))?;
         }
+        self.write_retries(f)?;
         self.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))
     }
 }
 
 impl Explanation {
+    fn write_retries(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = |origin: &Option<Origin>| {
+            origin.as_ref().map(|origin| format!(" <- {}", origin.describe(&self.file))).unwrap_or_default()
+        };
+        let policy = &self.plan.retries;
+        writeln!(
+            f,
+            "  {:<11} share {}{}, at_least {}/{}{}",
+            "retries",
+            Share::of_ppm(policy.share_ppm),
+            from(&self.retries.share),
+            policy.at_least,
+            exact(policy.per),
+            from(&self.retries.at_least),
+        )
+    }
+
     fn write_class(&self, f: &mut fmt::Formatter<'_>, class: Class) -> fmt::Result {
         let policy = self.plan.class(class);
         let from = |setting: &str| {

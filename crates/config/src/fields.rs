@@ -27,7 +27,7 @@ const WHERE: [(&str, &str); 29] = [
     ("per", "beside `limit` in one meter's limit"),
     ("providers", "at the top of the file"),
     ("refill", "beside `limit` in one meter's limit"),
-    ("retries", "at the top of the file"),
+    ("retries", "at the top of the file, or in a provider, an account or a group"),
     ("shared", "in an account or a provider"),
     ("store", "at the top of the file"),
     ("tenants", "at the top of the file"),

@@ -38,6 +38,7 @@ pub struct Config {
     /// What is done with calls where no nearer level says it.
     pub(crate) mode: Option<Written<Modes>>,
     pub(crate) classes: ClassSettings,
+    pub(crate) retries: RetrySettings,
     pub(crate) providers: BTreeMap<String, Provider>,
     /// By name; `*` is every other one.
     pub(crate) tenants: BTreeMap<String, Tenant>,
@@ -68,6 +69,7 @@ impl Default for Config {
             listen: Listen::default(),
             mode: None,
             classes: ClassSettings::default(),
+            retries: RetrySettings::default(),
             providers: BTreeMap::new(),
             tenants: BTreeMap::new(),
         }
@@ -140,6 +142,15 @@ pub(crate) struct Settings {
     pub(crate) start_level: Option<Written<StartLevel>>,
     pub(crate) mode: Option<Written<Modes>>,
     pub(crate) classes: ClassSettings,
+    pub(crate) retries: RetrySettings,
+}
+
+/// How many calls may be retries, as far as written at one level.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RetrySettings {
+    pub(crate) share: Option<Written<Share>>,
+    /// So many within so long.
+    pub(crate) at_least: Option<Written<(u64, Span)>>,
 }
 
 /// What is promised to classes, as far as written at one level.

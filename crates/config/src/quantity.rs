@@ -34,6 +34,11 @@ impl Share {
         self.0
     }
 
+    /// In millionths, at most the whole.
+    pub(crate) fn of_ppm(ppm: u32) -> Self {
+        Self(ppm.min(Self::WHOLE.0))
+    }
+
     /// So much of `amount`, rounded down, at least one unit.
     pub(crate) fn of(self, amount: u64) -> u64 {
         let part = u128::from(amount) * u128::from(self.0) / 1_000_000;

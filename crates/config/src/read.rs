@@ -3,6 +3,7 @@
 pub(crate) mod limits;
 mod modes;
 mod provider;
+mod retries;
 mod scalars;
 mod settings;
 mod tenants;
@@ -78,7 +79,7 @@ fn top(root: &Node, config: &mut Config, problems: &mut Problems) {
         config.classes = settings::classes(&entry.node, problems);
     }
     if let Some(entry) = fields.take("retries") {
-        settings::retries(&entry.node, &mut config.classes, problems);
+        config.retries = retries::retries(&entry.node, "retries", &mut config.classes, problems);
     }
     if let Some(entry) = fields.take("providers") {
         config.providers = provider::providers(&entry.node, problems);

@@ -9,6 +9,7 @@ mod buckets;
 mod group;
 mod modes;
 mod promises;
+mod retries;
 
 use std::sync::Arc;
 
@@ -53,6 +54,7 @@ impl Config {
         let layers = Layers::choose(&identity, model);
         let (buckets, bucket_origins, notes) = buckets::buckets(&identity, &layers);
         let (classes, setting_origins) = promises::promises(self, &identity, &layers);
+        let (retries, retry_origins) = retries::retries(self, &identity, &layers);
         let (modes, mode_origin) = modes::modes(self, &layers.chain(&identity));
         let plan = GroupPlan {
             key: layers.key.clone(),
@@ -60,6 +62,7 @@ impl Config {
             buckets,
             classes,
             min_backoff: identity.facts.min_backoff,
+            retries,
             modes,
         };
         Ok(Explanation {
@@ -70,6 +73,7 @@ impl Config {
             group: layers.origin.clone(),
             buckets: bucket_origins,
             settings: setting_origins,
+            retries: retry_origins,
             mode: mode_origin,
             tenants: modes::of_tenants(self, plan.modes),
             plan,

@@ -193,6 +193,7 @@ fn an_explanation_names_the_line_that_won() {
   interactive max_wait 15 s, honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 3, paid_attempts 2
   normal      max_wait 2 min, honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 5, paid_attempts 2
   batch       max_wait 10 min <- paceline.yaml:14:31 (group), honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 8, paid_attempts 2
+  retries     share 20%, at_least 3/10s
 ";
     assert_eq!(found.to_string(), expected);
     let json = found.to_json();
@@ -226,6 +227,27 @@ fn a_day_ends_where_the_provider_counts() {
     let zones = ["{limit: 9, per: day}", "{limit: 9, per: 24h}", "{limit: 9, per: day, zone: Asia/Tokyo}"];
     let hashes = zones.map(|limit| calendar("gemini", limit).0);
     assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2]);
+}
+
+#[test]
+fn the_nearest_level_says_how_many_retries_are_allowed() {
+    let config = parse(
+        "retries: {share: 10%, at_least: 1/s}\nproviders:\n  openai:\n    retries: {share: 5%}\n    accounts:\n      prod:\n        \
+         models: {a: {retries: {at_least: 0/min, paid_attempts: 1}}, b: {concurrency: 3}}\n",
+    );
+    let of = |model: &str| config.explain(&support::catalogue(), "openai", "prod", model).unwrap();
+    let policy = of("a").plan.retries;
+    assert_eq!((policy.share_ppm, policy.at_least, policy.per), (50_000, 0, Span::from_secs(60)));
+    assert_eq!(of("a").plan.classes[0].paid_attempts, 1);
+    let policy = of("b").plan.retries;
+    assert_eq!((policy.share_ppm, policy.at_least, policy.per), (50_000, 1, Span::from_secs(1)));
+    let told = of("b").to_string();
+    let line = "  retries     share 5% <- paceline.yaml:4:22 (provider), at_least 1/1s <- paceline.yaml:1:33 (retries)\n";
+    assert!(told.ends_with(line), "{told}");
+    // As shown by check-config, it is the same configuration.
+    let again = parse(&config.effective_yaml());
+    assert_eq!(again.hash(), config.hash());
+    assert_ne!(config.hash(), parse("providers: {openai: {}}").hash());
 }
 
 #[test]

@@ -15,6 +15,8 @@ use paceline_core::units::Span;
 
 /// The most bytes of an error body that are read.
 pub const MOST_BODY_BYTES: usize = 8 * 1024;
+/// The most targets that a call names besides its own.
+pub const MOST_FALLBACKS: usize = 8;
 /// How long an ask without a ticket is held at most.
 pub const FIRST_HOLD: Span = Span::from_secs(1);
 /// How long an ask is held when it does not say.
@@ -48,6 +50,8 @@ pub struct AcquireRequest {
     pub attempt: u32,
     /// Where the worker means to send.
     pub target: Target,
+    /// Where else it may be sent, in order of preference.
+    pub fallbacks: Vec<Target>,
     /// Expected units per meter.
     pub cost: Amounts,
     /// Whether the cost is a guess.
@@ -184,6 +188,8 @@ pub struct ReportRequest {
     pub is_final: bool,
     /// Time since the response arrived at the worker.
     pub age: Span,
+    /// Who really answered, when a gateway sent the call elsewhere: `provider`, `provider/account` or `provider/account/model`.
+    pub served_by: String,
     /// Ask for the next slot in the same call.
     pub retry: Option<RetryAsk>,
 }
@@ -195,6 +201,8 @@ pub struct RetryAsk {
     pub max_wait: Option<Span>,
     /// Expected units; empty: as before.
     pub cost: Amounts,
+    /// Where else it may be sent; empty: as before.
+    pub fallbacks: Vec<Target>,
 }
 
 /// Why a report's usage and place were not settled.

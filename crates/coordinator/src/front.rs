@@ -15,11 +15,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::actor::{Actor, INBOX, Message};
 use crate::api::{AcquireRequest, Answer, CallError, Denied, ReportAnswer, ReportRequest, Target};
 use crate::gauges::Gauges;
-use crate::inputs::{ask_input, release_lease_input, release_ticket_input, report_input};
+use crate::inputs::{release_lease_input, release_ticket_input, report_input};
 use crate::metrics::Recorder;
 use crate::scope::{Input, ReleaseInput, Reply, ReplyId, Scope, ScopeView};
 use crate::seats::Seats;
 use crate::settings::{AnswerParts, Settings};
+use crate::targets::ask_inputs;
 use crate::token::Keyring;
 
 /// The most calls that one replica holds.
@@ -95,17 +96,14 @@ impl<S: Store> Coordinator<S> {
     /// # Errors
     /// Wrong fields, forged tokens, unknown names, a key that is taken; the store is away.
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Answer, CallError> {
-        let input = ask_input(request, &*self.settings(), &self.0.keyring)?;
-        let target = input.request.target.clone();
+        let inputs = ask_inputs(request, &*self.settings(), &self.0.keyring)?;
+        let Some(target) = inputs.first().map(|input| input.request.target.clone()) else { return Err(lost()) };
         let seat = self.0.seats.take();
         // Those who are not made to wait need no seat.
         if seat.is_none() && self.settings().plan(&target)?.modes.only() == Some(Mode::Enforce) {
             return Ok(self.full(&target));
         }
-        match self.call(&target, |id| Input::Ask(id, Arc::new(input))).await? {
-            Reply::Answer(answer) => answer,
-            _ => Err(lost()),
-        }
+        self.ask_anywhere(inputs).await.map(|(_, answer)| answer)
     }
 
     /// Takes a report.
@@ -117,10 +115,16 @@ impl<S: Store> Coordinator<S> {
         let Some(target) = input.target() else {
             return Err(CallError::Invalid { field: "lease_id", problem: "cannot be read".to_string() });
         };
-        match self.call(&target, |id| Input::Report(id, Arc::new(input))).await? {
-            Reply::Report(answer) => answer.map(|answer| *answer),
-            _ => Err(lost()),
+        let input = Arc::new(input);
+        let mut answer = match self.call(&target, |id| Input::Report(id, input.clone())).await? {
+            Reply::Report(answer) => *answer?,
+            _ => return Err(lost()),
+        };
+        self.teach(&input, &answer, self.now()).await;
+        if !input.candidates.is_empty() {
+            self.fail_over(&input, &mut answer).await;
         }
+        Ok(answer)
     }
 
     /// Gives back a reservation; unknown leases are no error.
@@ -229,7 +233,14 @@ impl<S: Store> Coordinator<S> {
         }
     }
 
-    async fn call(&self, target: &Target, input: impl FnOnce(ReplyId) -> Input) -> Result<Reply, CallError> {
+    /// Tells a scope something that nobody waits for.
+    pub(crate) async fn tell(&self, target: &Target, input: Input) {
+        let handle = self.handle(target);
+        // A failed send means that the scope was just put away: what it would have learned is learned from the next answer.
+        let _ = handle.sender.send(Message { input, reply: None }).await;
+    }
+
+    pub(crate) async fn call(&self, target: &Target, input: impl FnOnce(ReplyId) -> Input) -> Result<Reply, CallError> {
         let handle = self.handle(target);
         self.send(&handle, input).await.ok_or_else(lost)
     }
@@ -357,6 +368,6 @@ impl<S> Drop for Caller<'_, S> {
     }
 }
 
-fn lost() -> CallError {
+pub(crate) fn lost() -> CallError {
     CallError::Unavailable("the scope was put away while the call came in; ask again".to_string())
 }

@@ -9,8 +9,9 @@ use prost::Message as _;
 
 use crate::api::{AcquireRequest, CallError, ReportRequest, Target};
 use crate::record::{CallKey, digest};
-use crate::scope::{AskInput, GivenBack, ReleaseInput, ReportInput};
+use crate::scope::{AskInput, GivenBack, ReleaseInput, ReportInput, Served};
 use crate::settings::{AnswerParts, Settings};
+use crate::targets;
 use crate::token::{Keyring, Kind, Opened};
 use crate::wire::{LeaseWire, TicketWire};
 
@@ -51,7 +52,19 @@ pub fn ask_input(mut request: AcquireRequest, settings: &dyn Settings, keyring: 
     let previous_key = previous.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
     let print = print_of(&request);
     let deadline_at = previous.as_ref().and_then(|lease| lease.deadline).map(FleetTime::from_micros);
-    Ok(AskInput { request, key, print, ticket, place_lost, previous, deadline_at, previous_key })
+    Ok(AskInput {
+        request,
+        key,
+        print,
+        ticket,
+        place_lost,
+        previous,
+        deadline_at,
+        previous_key,
+        candidates: Vec::new(),
+        is_fallback: false,
+        elsewhere: None,
+    })
 }
 
 /// A report with its token opened and its answer read.
@@ -68,6 +81,11 @@ pub fn report_input(
     if is_authentic && lease.as_ref().is_some_and(|lease| lease.identity != request.identity) {
         return Err(CallError::Invalid { field: "lease_id", problem: "belongs to another caller".to_string() });
     }
+    let served = lease.as_ref().map_or(Served::AsSent, |lease| targets::served(&request.served_by, lease, settings));
+    let candidates = match &lease {
+        Some(lease) if is_authentic => targets::of_report(&request, lease, settings)?,
+        _ => Vec::new(),
+    };
     let has_answer = request.outcome == Outcome::Response
         && (request.status > 0 || request.grpc_status.is_some() || !request.headers.is_empty() || !request.body.is_empty());
     let signal = lease.as_ref().filter(|_| has_answer).map(|lease| {
@@ -79,10 +97,14 @@ pub fn report_input(
             received_at_micros: now.as_micros(),
             age_micros: request.age.as_micros(),
         };
-        settings.read(&lease.provider, &answer)
+        let answered_by = match &served {
+            Served::At(target) => &target.provider,
+            Served::AsSent | Served::Unknown => &lease.provider,
+        };
+        settings.read(answered_by, &answer)
     });
     let key = lease.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
-    Ok(ReportInput { request, lease, is_authentic, key, signal })
+    Ok(ReportInput { request, lease, is_authentic, key, signal, served, candidates })
 }
 
 /// What gives back the reservation of a lease; `None`: a lease we do not know (any more), so there is nothing to give back.

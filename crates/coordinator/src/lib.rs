@@ -4,8 +4,11 @@
 //! headers, finds the scope's actor and waits for its answer. `docs/internals/coordinator.md` is the story.
 
 mod actor;
+mod anywhere;
 pub mod api;
 mod configured;
+mod fallback;
+mod family;
 mod front;
 mod gauges;
 mod inputs;
@@ -14,10 +17,11 @@ mod record;
 pub mod scope;
 mod seats;
 pub mod settings;
+mod targets;
 pub mod token;
 mod wire;
 
 pub use configured::Configured;
 pub use front::{Coordinator, Options};
 pub use inputs::{ask_input, release_lease_input, release_ticket_input, report_input};
-pub use record::{CallKey, Record};
+pub use record::{CallKey, Kept, Record};

@@ -9,6 +9,7 @@ use prost::Message;
 use sha2::{Digest, Sha256};
 
 use crate::api::Watched;
+use crate::family::Family;
 use crate::wire::{self, LeaseWire, PartWire, RecordWire, ShadowWire};
 
 /// How long a record outlives its lease.
@@ -43,6 +44,39 @@ pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 16] {
         *to = from;
     }
     cut
+}
+
+/// What the store keeps under a key beside the value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kept {
+    /// An attempt of a call.
+    Call(Box<Record>),
+    /// The calls made for an enclosing one.
+    Family(Family),
+}
+
+impl Kept {
+    /// Until when it is kept.
+    pub fn keep_until(&self) -> FleetTime {
+        match self {
+            Self::Call(record) => record.keep_until(),
+            Self::Family(family) => family.keep_until(),
+        }
+    }
+
+    /// As stored.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Call(record) => record.encode(),
+            Self::Family(family) => RecordWire { family: Some(family.into()), ..RecordWire::default() }.encode_to_vec(),
+        }
+    }
+}
+
+impl From<Record> for Kept {
+    fn from(record: Record) -> Self {
+        Self::Call(Box::new(record))
+    }
 }
 
 /// The record of one granted attempt.
@@ -111,13 +145,21 @@ impl Record {
             ask_print: self.print.to_vec(),
             delays: self.delays.iter().map(PartWire::from).collect(),
             shadow: self.shadow.as_deref().map(ShadowWire::from),
+            family: None,
         }
         .encode_to_vec()
     }
 
     /// From the store; `None` when the bytes are not a record.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let stored = RecordWire::decode(bytes).ok()?;
+    pub fn decode(bytes: &[u8]) -> Option<Kept> {
+        let mut stored = RecordWire::decode(bytes).ok()?;
+        match stored.family.take() {
+            Some(family) => Some(Kept::Family(family.into())),
+            None => Self::of_wire(stored).map(Kept::from),
+        }
+    }
+
+    fn of_wire(stored: RecordWire) -> Option<Self> {
         Some(Self {
             lease: stored.lease?,
             print: stored.ask_print.as_slice().try_into().ok()?,

@@ -11,7 +11,7 @@ use paceline_core::retry::Verdict;
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, Milli, Span};
 
-use crate::api::Watched;
+use crate::api::{Target, Watched};
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct SerialWire {
@@ -111,6 +111,26 @@ pub(crate) struct LeaseWire {
     /// Whether enforce would have made the call wait, or denied it.
     #[prost(bool, tag = "71")]
     pub(crate) held_back: bool,
+    /// The families of the enclosing calls, nearest first.
+    #[prost(bytes = "vec", repeated, tag = "80")]
+    pub(crate) above: Vec<Vec<u8>>,
+    /// Providers at which earlier attempts may have run.
+    #[prost(string, repeated, tag = "81")]
+    pub(crate) ran_at: Vec<String>,
+    /// All targets in order of preference, where there are several.
+    #[prost(message, repeated, tag = "82")]
+    pub(crate) candidates: Vec<TargetWire>,
+}
+
+/// Where a call may be sent.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct TargetWire {
+    #[prost(string, tag = "1")]
+    pub(crate) provider: String,
+    #[prost(string, tag = "2")]
+    pub(crate) account: String,
+    #[prost(string, tag = "3")]
+    pub(crate) model: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -150,6 +170,11 @@ pub(crate) struct TicketWire {
     pub(crate) provider: String,
     #[prost(string, tag = "12")]
     pub(crate) account: String,
+    /// Providers at which earlier attempts may have run.
+    #[prost(string, repeated, tag = "80")]
+    pub(crate) ran_at: Vec<String>,
+    #[prost(string, tag = "81")]
+    pub(crate) model: String,
 }
 
 /// The state of a lease, by idempotency key.
@@ -185,6 +210,22 @@ pub(crate) struct RecordWire {
     pub(crate) has_begun: bool,
     #[prost(message, optional, tag = "70")]
     pub(crate) shadow: Option<ShadowWire>,
+    /// Then it is no attempt's record but a family's.
+    #[prost(message, optional, tag = "80")]
+    pub(crate) family: Option<FamilyWire>,
+}
+
+/// What the calls made for an enclosing one have come to.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct FamilyWire {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub(crate) above: Vec<Vec<u8>>,
+    #[prost(uint32, tag = "2")]
+    pub(crate) inherited: u32,
+    #[prost(uint32, tag = "3")]
+    pub(crate) failures: u32,
+    #[prost(int64, tag = "4")]
+    pub(crate) changed_at: i64,
 }
 
 /// What would have become of a call that is only watched.
@@ -244,6 +285,18 @@ pub(crate) const fn mode_of(lease: &LeaseWire) -> Mode {
         1 => Mode::Shadow,
         2 => Mode::Off,
         _ => Mode::Enforce,
+    }
+}
+
+impl From<&Target> for TargetWire {
+    fn from(target: &Target) -> Self {
+        Self { provider: target.provider.clone(), account: target.account.clone(), model: target.model.clone() }
+    }
+}
+
+impl From<&TargetWire> for Target {
+    fn from(wire: &TargetWire) -> Self {
+        Self { provider: wire.provider.clone(), account: wire.account.clone(), model: wire.model.clone() }
     }
 }
 

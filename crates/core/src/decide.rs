@@ -13,6 +13,7 @@ use crate::bucket::BucketState;
 use crate::charge::cost_in;
 use crate::delays::{self, Cause, DelayPart, RunnerUp};
 use crate::denial::{Denial, Reason};
+use crate::exhausted;
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::jitter::uniform;
@@ -207,11 +208,15 @@ fn deny_overdue(queue: &mut Queue, now: FleetTime, pass: &mut Pass) {
         if limit >= now {
             return;
         }
-        let what = queue.get(id).map(|waiting| waiting.ask.until_deadline);
+        let until_deadline = queue.get(id).filter(|waiting| waiting.ask.until_deadline).map(|waiting| waiting.ask.run);
         let cause = queue.cause_of(id);
         let detail = format!(
-            "{} is over; it waited for {}",
-            if what == Some(true) { "the deadline" } else { "max_wait" },
+            "{}; it waited for {}",
+            match until_deadline {
+                None => "max_wait is over".to_string(),
+                Some(Span::ZERO) => "the deadline is over".to_string(),
+                Some(run) => format!("the deadline ends in {run}, and such calls typically run as long"),
+            },
             cause.as_ref().map_or_else(|| "its turn".to_string(), describe)
         );
         deny(queue, id, now, Denial { reason: Reason::Deadline, retry_after: Some(Span::ZERO), detail }, pass);
@@ -242,7 +247,7 @@ fn check_bounds(value: &mut ScopeValue, queue: &mut Queue, id: AskId, now: Fleet
 
 /// Why `ask` cannot be let through in time, if it cannot: the first reason of the list.
 pub fn verdict(value: &ScopeValue, binding: &Binding, ask: &Ask, seen: &Outlook, now: FleetTime) -> Option<Denial> {
-    if let Some(denial) = too_large(value, binding, ask) {
+    if let Some(denial) = too_large(value, binding, ask).or_else(|| exhausted::denial(value, binding, now)) {
         return Some(denial);
     }
     let best = seen.opening.at_best;
@@ -269,17 +274,31 @@ pub fn verdict(value: &ScopeValue, binding: &Binding, ask: &Ask, seen: &Outlook,
             ),
         });
     }
-    late.then(|| {
-        let bound = if ask.until_deadline { "the deadline" } else { "max_wait" };
-        Denial {
-            reason: Reason::Deadline,
-            retry_after: Some(wait),
-            detail: format!(
-                "even alone in line it would wait {wait} for {cause}, and {bound} ends in {}",
-                ask.wait_until.since(now)
-            ),
-        }
-    })
+    late.then(|| Denial { reason: Reason::Deadline, retry_after: Some(wait), detail: too_late(ask, wait, &cause, now) })
+}
+
+/// Why a call that would wait `wait` for `cause` comes too late, in words.
+pub fn too_late(ask: &Ask, wait: Span, cause: &str, now: FleetTime) -> String {
+    let (bound, ends_in) = match ask.until_deadline {
+        true => ("the deadline", (ask.wait_until + ask.run).since(now)),
+        false => ("max_wait", ask.wait_until.since(now)),
+    };
+    let sent = match wait {
+        Span::ZERO => "even sent at once it would end too late".to_string(),
+        _ => format!("even alone in line it would wait {wait} for {cause}"),
+    };
+    let run = match ask.until_deadline && ask.run > Span::ZERO {
+        true => format!(": such calls typically run {}", ask.run),
+        false => String::new(),
+    };
+    format!("{sent}{run}, and {bound} ends in {ends_in}")
+}
+
+/// Why `ask` could not be let through in time even if nobody else wanted anything; charges nothing.
+pub fn hopeless(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Option<Denial> {
+    let binding = bind(value, ask, now);
+    let seen = outlook(value, &binding, ask, now, false);
+    verdict(value, &binding, ask, &seen, now)
 }
 
 fn too_large(value: &ScopeValue, binding: &Binding, ask: &Ask) -> Option<Denial> {
@@ -360,6 +379,11 @@ fn step_head<R: Rng + ?Sized>(
         let label = value.buckets.get(*taken).map_or_else(|| Arc::from(""), |bucket| Arc::from(bucket.plan.id.label()));
         hold_up(queue, key, Source::FairShare, &label);
         return false;
+    }
+    // Another call of this pass may have been the one probe.
+    if let Some(denial) = exhausted::denial(value, &binding, now) {
+        deny(queue, ask.id, now, denial, pass);
+        return true;
     }
     let is_calm = value.rated(&binding.buckets).any(|bucket| bucket.is_calm(now));
     let is_first = fresh && !binding.buckets.iter().any(|index| round.contended.contains(index));
@@ -463,7 +487,9 @@ fn grant(
     let (group, group_mark) = begin_flight(value, binding, hold_until);
     if let Some(group) = value.groups.get_mut(binding.group) {
         group.breaker.let_go(send_at);
+        group.tally.count(ask.sent, now);
     }
+    exhausted::granted(value, binding, now);
     if let Some(base) = base {
         let cause = Cause { source: seen.opening.source, bucket: seen.bucket.clone() };
         delays::add(&mut parts, &cause, base.since(now));

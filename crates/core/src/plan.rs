@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::calendar::Calendar;
 use crate::mode::Modes;
+use crate::retry_budget::RetryPolicy;
 use crate::units::Span;
 
 /// The meter that counts calls in flight.
@@ -177,6 +178,8 @@ pub struct GroupPlan {
     pub min_backoff: Span,
     /// What is done with its calls.
     pub modes: Modes,
+    /// How many of its calls may be retries.
+    pub retries: RetryPolicy,
 }
 
 impl GroupPlan {

@@ -12,6 +12,7 @@ use crate::amounts::Amounts;
 use crate::delays::{self, Cause, DelayPart, Ledger, RunnerUp, Snapshot};
 use crate::lease::{CallFloor, Serial};
 use crate::plan::{Class, GroupPlan};
+use crate::tally::Sent;
 use crate::units::{FleetTime, Span};
 use crate::usage::CallKind;
 
@@ -28,6 +29,8 @@ pub struct Ask {
     pub id: AskId,
     /// Its place in line.
     pub stamp: Serial,
+    /// Whether it is attempt 2 or later, and whether it comes as a fallback.
+    pub sent: Sent,
     /// How urgent.
     pub class: Class,
     /// What limits apply.
@@ -46,6 +49,8 @@ pub struct Ask {
     pub wait_until: FleetTime,
     /// Whether that comes from the deadline (true) or from `max_wait`.
     pub until_deadline: bool,
+    /// How long such calls typically run, where the deadline leaves room for that.
+    pub run: Span,
     /// The longest provider's floor it waits for.
     pub honor_cap: Span,
     /// A floor under this call alone.
@@ -101,6 +106,23 @@ pub struct Queue {
     places: HashMap<AskId, (LaneKey, Serial)>,
     limits: BTreeSet<(FleetTime, AskId)>,
     fresh: Vec<AskId>,
+    /// Present retries and fallbacks by group.
+    kinds: HashMap<Arc<str>, Kinds>,
+}
+
+/// How many waiting calls are of a kind that is bounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds {
+    /// Attempts after the first.
+    pub retries: u64,
+    /// Calls whose own target was worse off.
+    pub fallbacks: u64,
+}
+
+impl Kinds {
+    fn of(sent: Sent) -> Self {
+        Self { retries: u64::from(sent.is_retry), fallbacks: u64::from(sent.is_fallback) }
+    }
 }
 
 /// Where a caller stands.
@@ -125,6 +147,12 @@ impl Queue {
         });
         lane.ledger.advance(now);
         lane.absent.remove(&ask.stamp);
+        let of = Kinds::of(ask.sent);
+        if of != Kinds::default() {
+            let kinds = self.kinds.entry(key.group.clone()).or_default();
+            kinds.retries += of.retries;
+            kinds.fallbacks += of.fallbacks;
+        }
         self.limits.insert((ask.wait_until, ask.id));
         self.fresh.push(ask.id);
         self.places.insert(ask.id, (key, ask.stamp));
@@ -161,6 +189,7 @@ impl Queue {
         if lane.waiting.is_empty() && lane.absent.is_empty() {
             self.lanes.remove(&key);
         }
+        self.uncount(&key.group, waiting.ask.sent);
         Some((waiting, parts))
     }
 
@@ -223,6 +252,21 @@ impl Queue {
     /// How many calls wait in a group, present ones.
     pub fn len_of_group(&self, group: &str) -> usize {
         self.lanes.iter().filter(|(key, _)| &*key.group == group).map(|(_, lane)| lane.waiting.len()).sum()
+    }
+
+    /// How many of the group's waiting calls, present ones, are retries and fallbacks.
+    pub fn kinds_of_group(&self, group: &str) -> Kinds {
+        self.kinds.get(group).copied().unwrap_or_default()
+    }
+
+    fn uncount(&mut self, group: &Arc<str>, sent: Sent) {
+        let of = Kinds::of(sent);
+        let Some(kinds) = self.kinds.get_mut(group) else { return };
+        kinds.retries = kinds.retries.saturating_sub(of.retries);
+        kinds.fallbacks = kinds.fallbacks.saturating_sub(of.fallbacks);
+        if *kinds == Kinds::default() {
+            self.kinds.remove(group);
+        }
     }
 
     /// The call whose limit comes first.
@@ -294,6 +338,11 @@ impl Lane {
     /// How many wait: those who are here, and those who are away with a ticket.
     pub fn depth(&self) -> usize {
         self.waiting.len() + self.absent.len()
+    }
+
+    /// How many stand before a place, those away with a ticket included.
+    pub fn before(&self, stamp: Serial) -> usize {
+        self.waiting.range(..stamp).count() + self.absent.range(..stamp).count()
     }
 
     /// When the longest waiting call entered the line, one that is away with a ticket included.

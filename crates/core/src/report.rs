@@ -6,6 +6,7 @@ use crate::amounts::Amounts;
 use crate::backoff;
 use crate::charge::used_in;
 use crate::evidence;
+use crate::exhausted;
 use crate::holds::Holds;
 use crate::learn::{self, Seen};
 use crate::lease::{CallFloor, Lease};
@@ -100,6 +101,7 @@ pub fn apply<R: Rng + ?Sized>(
             AnswerKind::Throttled => refusal::refused(value, &answered, rng, &mut done),
             AnswerKind::Overloaded => refusal::overloaded(value, &answered, rng, &mut done),
             AnswerKind::Ok if report.is_open => succeeded(value, binding, lease, now),
+            AnswerKind::QuotaExhausted => exhausted::refused(value, binding, lease, now),
             AnswerKind::Failed => refusal::call_waits(&answered, rng, &mut done),
             _ => {}
         }
@@ -211,6 +213,7 @@ fn learn_buckets(value: &mut ScopeValue, answered: &Answered<'_>, done: &mut Rep
 }
 
 fn succeeded(value: &mut ScopeValue, binding: &Binding, lease: &Lease, now: FleetTime) {
+    exhausted::succeeded(value, binding, lease);
     for charge in lease.charges.iter().filter(|charge| !charge.held) {
         if let Some(bucket) = value.position(&charge.bucket).and_then(|index| value.buckets.get_mut(index)) {
             bucket.prove(charge.amount, now);

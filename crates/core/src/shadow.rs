@@ -279,5 +279,8 @@ pub fn charge(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Slot {
         }
     }
     let (group, group_mark) = decide::begin_flight(value, &binding, hold_until);
+    if let Some(group) = value.groups.get_mut(binding.group) {
+        group.tally.count(ask.sent, now);
+    }
     Slot { send_at: now, charges, estimated, group_mark, group, hold_until, delays: Vec::new(), runner_up: None }
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use crate::amounts::Amounts;
 use crate::breaker::Breaker;
 use crate::bucket::BucketState;
+use crate::exhausted::{Exhausted, LONGEST_INTERVAL};
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::plan::{BucketId, BucketPlan, GroupPlan, Refill};
+use crate::tally::Tally;
 use crate::units::{FleetTime, Milli, Span};
 use crate::usage::{CallKind, Form, UsageBook};
 
@@ -38,6 +40,8 @@ pub struct ScopeValue {
     pub lost_at: FleetTime,
     /// What calls turned out to use, and how long they ran.
     pub usage: UsageBook,
+    /// The whole account is out of money or quota.
+    pub exhausted: Option<Exhausted>,
 }
 
 /// The state of one group of models.
@@ -68,6 +72,10 @@ pub struct GroupState {
     pub is_starting: bool,
     /// Whether its service answers.
     pub breaker: Breaker,
+    /// First attempts, retries and fallbacks of the last minutes.
+    pub tally: Tally,
+    /// The group is out of money or quota.
+    pub exhausted: Option<Exhausted>,
 }
 
 impl GroupState {
@@ -86,6 +94,8 @@ impl GroupState {
             ramp_met_refusal: false,
             is_starting: false,
             breaker: Breaker::default(),
+            tally: Tally::default(),
+            exhausted: None,
         }
     }
 }
@@ -167,7 +177,8 @@ impl ScopeValue {
         let floors = self.groups.iter().map(|group| group.floor).chain([self.floor]).flatten().map(|floor| floor.until);
         let flights = self.groups.iter().filter_map(|group| group.flights.slots().last()).map(|slot| slot.ends);
         let buckets = self.buckets.iter().map(|bucket| bucket.matters_until(now));
-        floors.chain(flights).chain(buckets).fold(now, FleetTime::max)
+        let exhausted = self.groups.iter().map(|group| group.exhausted).chain([self.exhausted]).flatten().map(|it| it.until);
+        floors.chain(flights).chain(exhausted).chain(buckets).fold(now, FleetTime::max)
     }
 
     /// Remembers what a call of this kind used, in the meters that anybody will ask for.
@@ -219,9 +230,16 @@ impl ScopeValue {
             if let Some(floor) = &mut group.floor {
                 pull(&mut floor.until, longest);
             }
+            if let Some(exhausted) = &mut group.exhausted {
+                pull(&mut exhausted.until, LONGEST_INTERVAL);
+            }
+            pull(&mut group.tally.since, Span::ZERO);
         }
         if let Some(floor) = &mut self.floor {
             pull(&mut floor.until, longest);
+        }
+        if let Some(exhausted) = &mut self.exhausted {
+            pull(&mut exhausted.until, LONGEST_INTERVAL);
         }
         self.repaired = self.repaired.saturating_add(repairs);
         repairs
@@ -244,6 +262,7 @@ impl ScopeValue {
 mod tests {
     use super::*;
     use crate::plan::{Class, ClassPolicy, Owner, StartLevel};
+    use crate::retry_budget::RetryPolicy;
 
     fn plan() -> Arc<GroupPlan> {
         let key: Arc<str> = Arc::from("m");
@@ -267,6 +286,7 @@ mod tests {
             classes,
             min_backoff: Span::ZERO,
             modes: Default::default(),
+            retries: RetryPolicy::default(),
         })
     }
 

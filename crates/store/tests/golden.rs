@@ -14,12 +14,14 @@ use paceline_core::bucket::{BucketState, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::ceiling::Ceiling;
 use paceline_core::drain::{Base, Drain};
+use paceline_core::exhausted::Exhausted;
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
 use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
+use paceline_core::tally::{Counts, Tally};
 use paceline_core::trail::Trail;
 use paceline_core::units::{FleetTime, Milli, Span};
 use paceline_core::usage::{CallKind, Form, UsageBook};
@@ -62,6 +64,16 @@ fn value() -> ScopeValue {
         probing_until: NOW + Span::from_secs(4),
     };
     (group.ramp, group.ramp_met_refusal) = (Milli::from_milli(7_250), true);
+    group.tally = Tally {
+        since: NOW - Span::from_secs(12),
+        current: Counts { firsts: 40, retries: 7, fallbacks: 3 },
+        before: Counts { firsts: 50, retries: 6, fallbacks: 2 },
+    };
+    let exhausted = |secs| {
+        let (since, until) = (NOW - Span::from_secs(9), NOW + Span::from_secs(secs));
+        Some(Exhausted { since, until, interval: Span::from_secs(120) })
+    };
+    group.exhausted = exhausted(111);
     ScopeValue {
         buckets: vec![tokens(), daily_requests(), concurrency()],
         groups: vec![group, GroupState::new(Arc::from(""), false)],
@@ -70,6 +82,7 @@ fn value() -> ScopeValue {
         repaired: 4,
         lost_at: NOW - Span::from_secs(30),
         usage: usage(),
+        exhausted: exhausted(51),
     }
 }
 

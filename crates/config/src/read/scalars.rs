@@ -72,6 +72,11 @@ pub(super) fn amount_of(node: &Node, whole: Option<u64>, path: &str, problems: &
     whole.map(|whole| part.of(whole))
 }
 
+/// An amount per time.
+pub(super) fn rate(node: &Node, path: &str, problems: &mut Problems) -> Option<(u64, Span)> {
+    quantity(node, path, "an amount per time", quantity::rate, problems)
+}
+
 /// A number of tries.
 pub(super) fn tries(node: &Node, path: &str, problems: &mut Problems) -> Option<u32> {
     match node.value {

@@ -3,6 +3,7 @@
 use paceline_core::plan::{Class, StartLevel};
 
 use super::modes::modes;
+use super::retries::retries;
 use super::scalars::{flag, share, span, text, tries, word};
 use crate::fields::{Fields, named};
 use crate::model::{ByClass, ClassSettings, Settings, Written};
@@ -25,6 +26,9 @@ pub(super) fn settings(fields: &mut Fields<'_>, problems: &mut Problems) -> Sett
     for_classes(fields, "honor_cap", span, &mut out.classes.honor_cap, problems);
     for_classes(fields, "attempts", tries, &mut out.classes.attempts, problems);
     for_classes(fields, "paid_attempts", tries, &mut out.classes.paid_attempts, problems);
+    if let Some(entry) = fields.take("retries") {
+        out.retries = retries(&entry.node, &fields.join("retries"), &mut out.classes, problems);
+    }
     without_effect_yet(fields, problems);
     out
 }
@@ -134,20 +138,4 @@ fn one_value<T: Copy>(
     if let Some(value) = read(&entry.node, &fields.join(key), problems) {
         out.set(class, Written { value, pos: entry.node.pos });
     }
-}
-
-/// `retries:` at the top of the file: of it, `paid_attempts` has an effect; for each class that does not say its own.
-pub(super) fn retries(node: &Node, classes: &mut ClassSettings, problems: &mut Problems) {
-    let Some(mut fields) = Fields::open(node, "retries", "retries: {paid_attempts: 2}", problems) else { return };
-    if let Some(entry) = fields.take("paid_attempts")
-        && let Some(value) = tries(&entry.node, "retries.paid_attempts", problems)
-    {
-        for class in Class::ALL.into_iter().filter(|class| classes.paid_attempts.get(*class).is_none()).collect::<Vec<_>>() {
-            classes.paid_attempts.set(class, Written { value, pos: entry.node.pos });
-        }
-    }
-    let never = |_: &Value| false;
-    fields.not_yet("share", "remove it; retries are bounded by `attempts`", never, problems);
-    fields.not_yet("at_least", "remove it; retries are bounded by `attempts`", never, problems);
-    fields.close(problems);
 }

@@ -22,7 +22,7 @@ use crate::api::{Answer, Grant, Queued, Target, USE_WITHIN, Watched};
 use crate::record::Record;
 use crate::scope::DecidedAs;
 use crate::token::Kind;
-use crate::wire::{self, ChargeWire, LeaseWire, PartWire, TicketWire};
+use crate::wire::{self, ChargeWire, LeaseWire, PartWire, TargetWire, TicketWire};
 
 impl Scope {
     /// Answers a call with its slot; `watched`: it is only watched, and this would have been.
@@ -36,8 +36,11 @@ impl Scope {
         fx: &mut Effects,
     ) {
         self.usual.note_costs(&slot.charges);
+        let above = self.join_family(&call.input.request, now, fx);
         let mode = if watched.is_some() { Mode::Shadow } else { Mode::Enforce };
-        let (record, grant) = self.record(&ask, &call, &slot, mode, watched, now);
+        let (mut record, grant) = self.record(&ask, &call, &slot, mode, watched, now);
+        record.lease.above = above.into_iter().map(|key| key.0.to_vec()).collect();
+        let grant = Grant { lease_id: self.token_of(&record.lease), ..grant };
         self.move_flight(ask.class, None, Some(slot.hold_until));
         let event = Event::Decided {
             model: Arc::from(call.input.request.target.model.as_str()),
@@ -90,6 +93,10 @@ impl Scope {
         (record, grant)
     }
 
+    fn token_of(&self, lease: &LeaseWire) -> String {
+        URL_SAFE_NO_PAD.encode(self.keyring.seal(Kind::Lease, &lease.encode_to_vec()))
+    }
+
     /// The grant that a record stands for, with `wait` counted from now.
     pub(super) fn grant_again(&self, record: &Record, now: FleetTime) -> Grant {
         let lease = wire::lease_of(&record.lease);
@@ -101,9 +108,8 @@ impl Scope {
             let most = reserved.entry(meter).or_default();
             *most = units.max(*most);
         }
-        let token = self.keyring.seal(Kind::Lease, &record.lease.encode_to_vec());
         Grant {
-            lease_id: URL_SAFE_NO_PAD.encode(token),
+            lease_id: self.token_of(&record.lease),
             target: Target {
                 provider: record.lease.provider.clone(),
                 account: record.lease.account.clone(),
@@ -156,6 +162,9 @@ impl Scope {
             identity: request.identity.clone(),
             mode: 0,
             held_back: false,
+            above: Vec::new(),
+            ran_at: call.ran_at.clone(),
+            candidates: call.input.candidates.iter().map(TargetWire::from).collect(),
         }
     }
 
@@ -191,6 +200,8 @@ impl Scope {
             paid_attempts: call.history.paid_attempts,
             provider: self.target.provider.clone(),
             account: self.target.account.clone(),
+            ran_at: call.ran_at.clone(),
+            model: call.input.request.target.model.clone(),
         };
         let queued = Queued {
             ticket: self.keyring.seal(Kind::Ticket, &ticket.encode_to_vec()),

@@ -7,33 +7,38 @@ use paceline_core::denial::Reason;
 use paceline_core::lease::{CallFloor, History, Lease, Serial};
 use paceline_core::mode::Mode;
 use paceline_core::plan::{ClassPolicy, GroupPlan};
-use paceline_core::queue::{Ask, MOST_WAITING_IN_GROUP};
+use paceline_core::queue::Ask;
 use paceline_core::report;
+use paceline_core::tally::Sent;
 use paceline_core::units::{FleetTime, Span};
 
+use super::bounds::{deny, refusal};
 use super::used::kind_of;
 use super::{AskInput, Call, Effects, Event, Input, ReplyId, Scope, reply_to};
 use crate::api::{Answer, CallError, Denied, FIRST_HOLD, ReportAnswer};
 use crate::record::{CallKey, Record};
-use crate::scope::DecidedAs;
 use crate::wire;
 
 /// What the call has been through before this ask.
 #[derive(Default)]
 pub(super) struct Past {
     stamp: Option<Serial>,
-    asked_at: Option<FleetTime>,
+    pub(super) asked_at: Option<FleetTime>,
     prior: Vec<DelayPart>,
     pub(super) history: History,
     call_floor: Option<CallFloor>,
-    gave_up: Option<Reason>,
+    pub(super) gave_up: Option<Reason>,
+    /// Providers at which it may have run.
+    pub(super) ran_at: Vec<String>,
 }
 
 /// Until when a call waits.
 pub(super) struct Bounds {
-    wait_until: FleetTime,
-    until_deadline: bool,
+    pub(super) wait_until: FleetTime,
+    pub(super) until_deadline: bool,
     pub(super) deadline: Option<FleetTime>,
+    /// How long such calls typically run.
+    pub(super) run: Span,
 }
 
 impl Scope {
@@ -66,19 +71,14 @@ impl Scope {
             (Some(answer), _) => return fx.answer(reply, reply_to(report, answer), None),
         }
         let policy = *plan.class(input.request.class);
-        let refusal = self.refusal(input, &plan, &policy, &past);
+        let refusal =
+            refusal(&self.target.provider, input, &policy, &past).or_else(|| self.tried_in_layers(input, policy.attempts));
         let (refusal, would_deny) = if mode == Mode::Shadow { (None, refusal) } else { (refusal, None) };
         if let Some(denied) = refusal {
-            let event = Event::Decided {
-                model: Arc::from(input.request.target.model.as_str()),
-                class: input.request.class,
-                outcome: DecidedAs::Denied(denied.denial.reason),
-                delays: Vec::new(),
-            };
-            return fx.answer(reply, reply_to(report, Ok(Answer::Denied(Box::new(denied)))), Some(event));
+            return deny(reply, input, report, denied, fx);
         }
-        let bounds = bounds(input, &policy, &past, now);
-        let call = Call {
+        let bounds = self.bounds(input, &policy, &past, now);
+        let mut call = Call {
             reply,
             input: input.clone(),
             hold_until: now + self.hold_of(input, report.is_some()),
@@ -87,8 +87,15 @@ impl Scope {
             history: past.history,
             deadline: bounds.deadline,
             would_deny: would_deny.map(|denied| denied.denial),
+            ran_at: past.ran_at.clone(),
         };
         let ask = self.line_up(input, plan, &policy, past, &bounds, now);
+        match self.turned_away(input, &ask, now) {
+            Some(denial) if mode != Mode::Shadow => {
+                return deny(call.reply, input, call.report, Denied { denial, delays: Vec::new() }, fx);
+            }
+            would => call.would_deny = call.would_deny.or(would),
+        }
         self.enqueue(ask, call, now);
     }
 
@@ -107,6 +114,7 @@ impl Scope {
         Ask {
             id: self.next_ask,
             stamp: past.stamp.unwrap_or_else(|| self.next_serial(now)),
+            sent: Sent { is_retry: request.attempt > 1, is_fallback: input.is_fallback },
             class: request.class,
             plan,
             cost: request.cost.clone(),
@@ -116,37 +124,12 @@ impl Scope {
             entered_at: now,
             wait_until: bounds.wait_until,
             until_deadline: bounds.until_deadline,
+            run: bounds.run,
             honor_cap: policy.honor_cap,
             not_before: past.call_floor,
             ttl,
             prior: past.prior,
         }
-    }
-
-    /// Why the call gets no place, whatever the buckets hold.
-    fn refusal(&self, input: &AskInput, plan: &GroupPlan, policy: &ClassPolicy, past: &Past) -> Option<Denied> {
-        let request = &input.request;
-        if let Some(reason) = past.gave_up {
-            let detail = format!("the attempt before ended with {}; another one is not allowed", reason.name());
-            return Some(Denied::at_once(reason, None, detail));
-        }
-        if request.attempt > policy.attempts {
-            let detail = format!(
-                "a {} call is sent {} times at most, and this is attempt {}",
-                request.class.name(),
-                policy.attempts,
-                request.attempt
-            );
-            return Some(Denied::at_once(Reason::AttemptsExhausted, None, detail));
-        }
-        if request.deadline == Some(Span::ZERO) {
-            return Some(Denied::at_once(Reason::Deadline, Some(Span::ZERO), "the deadline is over already (deadline = 0)"));
-        }
-        if self.queue.len_of_group(&plan.key) >= MOST_WAITING_IN_GROUP {
-            let detail = format!("{MOST_WAITING_IN_GROUP} calls wait for {} already", plan.key);
-            return Some(Denied::at_once(Reason::QueueFull, Some(Span::from_secs(1)), detail));
-        }
-        None
     }
 
     /// An ask without a ticket is held a second at most, so that a lost reply costs no more.
@@ -163,11 +146,20 @@ impl Scope {
         let mut past = Past::default();
         if let (Some(lease), Some(key)) = (&input.previous, input.previous_key) {
             past.history = history_after(&wire::lease_of(lease));
+            past.ran_at.clone_from(&lease.ran_at);
             // The record may tell of another lease, if the key was asked for again.
-            if let Some(record) = self.records.get(&key).filter(|record| record.lease.serial == lease.serial) {
+            let record = self.records.get(&key).filter(|record| record.lease.serial == lease.serial);
+            if let Some(record) = record {
                 past.history.paid_attempts = record.paid_attempts;
                 past.call_floor = record.call_floor.filter(|floor| floor.until > now);
                 past.gave_up = record.gave_up();
+            } else if let Some(elsewhere) = input.elsewhere {
+                past.history.paid_attempts = elsewhere.paid_attempts;
+                past.gave_up = elsewhere.gave_up;
+            }
+            let may_have_run = record.map(Record::may_have_run).or(input.elsewhere.map(|known| known.may_have_run));
+            if may_have_run.unwrap_or(true) && !past.ran_at.contains(&lease.provider) {
+                past.ran_at.push(lease.provider.clone());
             }
         }
         if let Some(ticket) = &input.ticket {
@@ -179,6 +171,7 @@ impl Scope {
                 paceline_core::delays::add(&mut past.prior, &waiting_for.cause, away);
             }
             past.history = History { waited: Span::from_micros(ticket.waited), paid_attempts: ticket.paid_attempts };
+            past.ran_at.clone_from(&ticket.ran_at);
             past.call_floor =
                 wire::call_floor_of(ticket.call_floor, ticket.call_floor_source).filter(|floor| floor.until > now);
         }
@@ -197,6 +190,7 @@ impl Scope {
             past.asked_at = Some(waiting.ask.asked_at);
             past.call_floor = waiting.ask.not_before.filter(|floor| floor.until > now);
             past.history = call.history;
+            past.ran_at.clone_from(&call.ran_at);
         }
         // The ticket for the replaced caller tells the wait so far.
         past.prior = self.send_away(id, now, fx).unwrap_or_default();
@@ -221,6 +215,7 @@ impl Scope {
             Met::Missed => {
                 let lease = wire::lease_of(&record.lease);
                 *past = Past { stamp: Some(lease.stamp), history: history_after(&lease), ..Past::default() };
+                past.ran_at.clone_from(&record.lease.ran_at);
                 fx.bind(reply, Input::Ask(reply, input.clone()));
                 self.give_up(input.key, now, fx);
                 None
@@ -267,7 +262,7 @@ impl Scope {
 }
 
 /// What a record means for an ask with its key.
-enum Met {
+pub(super) enum Met {
     /// Nothing: it was given back.
     Free,
     /// The slot can still be used: the same lease.
@@ -278,7 +273,7 @@ enum Met {
     Refused(CallError),
 }
 
-fn meaning(record: &Record, input: &AskInput, now: FleetTime) -> Met {
+pub(super) fn meaning(record: &Record, input: &AskInput, now: FleetTime) -> Met {
     let request = &input.request;
     let refused = |why: String| {
         Met::Refused(CallError::AlreadyExists(format!(
@@ -299,17 +294,6 @@ fn meaning(record: &Record, input: &AskInput, now: FleetTime) -> Met {
         Met::Usable
     } else {
         Met::Missed
-    }
-}
-
-pub(super) fn bounds(input: &AskInput, policy: &ClassPolicy, past: &Past, now: FleetTime) -> Bounds {
-    let deadline = input.request.deadline.map(|deadline| now + deadline).or(input.deadline_at);
-    let max_wait = input.request.max_wait.unwrap_or(policy.max_wait);
-    let by_max_wait = past.asked_at.unwrap_or(now) + (max_wait - past.history.waited).at_least_zero();
-    Bounds {
-        wait_until: deadline.map_or(by_max_wait, |deadline| deadline.min(by_max_wait)),
-        until_deadline: deadline.is_some_and(|deadline| deadline < by_max_wait),
-        deadline,
     }
 }
 

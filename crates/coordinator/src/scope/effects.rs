@@ -11,9 +11,9 @@ use paceline_core::report::Outcome;
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, Span};
 
-use super::{Call, Input, ScopeView};
+use super::{Call, Elsewhere, Input, Quote, ScopeView};
 use crate::api::{Answer, CallError, ReportAnswer};
-use crate::record::{CallKey, Record};
+use crate::record::{CallKey, Kept};
 
 /// Names a caller that waits for an answer; given by the loop.
 pub type ReplyId = u64;
@@ -27,6 +27,10 @@ pub enum Reply {
     Report(Result<Box<ReportAnswer>, CallError>),
     /// To a release: whether there was something to give back.
     Released(bool),
+    /// To a quote.
+    Quote(Box<Quote>),
+    /// To a recall: what is known of the attempt, if anything.
+    Recalled(Option<Elsewhere>),
     /// To an inspection.
     View(Box<ScopeView>),
 }
@@ -64,7 +68,7 @@ pub struct RecordChange {
     /// Which.
     pub key: CallKey,
     /// Its new content.
-    pub record: Record,
+    pub record: Kept,
     /// Whether it must not exist yet: another replica may have granted the same key.
     pub must_be_new: bool,
 }
@@ -239,7 +243,8 @@ impl Effects {
     }
 
     /// The record of `key` is `record` from the commit on.
-    pub(super) fn write(&mut self, key: CallKey, record: Record, must_be_new: bool) {
+    pub(super) fn write(&mut self, key: CallKey, record: impl Into<Kept>, must_be_new: bool) {
+        let record = record.into();
         self.changed = true;
         match self.records.iter_mut().find(|change| change.key == key) {
             Some(change) => change.record = record,

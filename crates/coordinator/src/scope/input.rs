@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use paceline_core::lease::Serial;
+use paceline_core::plan::Class;
 use paceline_core::signal::Signal;
+use paceline_core::units::{FleetTime, Span};
 
 use crate::api::{AcquireRequest, ReportRequest, Target};
 use crate::record::CallKey;
-use crate::scope::ReplyId;
+use crate::scope::{Elsewhere, ReplyId};
 use crate::settings::Settings;
 use crate::wire::{LeaseWire, TicketWire};
 
@@ -28,6 +30,12 @@ pub enum Input {
     Settings(Arc<dyn Settings>),
     /// The replica is shutting down: everyone gets a ticket, nobody is held any more.
     Drain,
+    /// What would this call be told? Takes no place.
+    Quote(ReplyId, Arc<AskInput>),
+    /// What is known of an attempt that was made here?
+    Recall(ReplyId, CallKey, Serial),
+    /// An answer came from here for a call that was sent elsewhere.
+    Teach(Box<TeachInput>),
     /// Somebody wants to see the scope.
     Inspect(ReplyId),
 }
@@ -36,8 +44,13 @@ impl Input {
     /// Who waits for its answer.
     pub fn reply(&self) -> Option<ReplyId> {
         match self {
-            Self::Ask(reply, _) | Self::Report(reply, _) | Self::Release(reply, _) | Self::Inspect(reply) => Some(*reply),
-            Self::Leave(_) | Self::Taken(_) | Self::Settings(_) | Self::Drain => None,
+            Self::Ask(reply, _)
+            | Self::Report(reply, _)
+            | Self::Release(reply, _)
+            | Self::Quote(reply, _)
+            | Self::Recall(reply, ..)
+            | Self::Inspect(reply) => Some(*reply),
+            Self::Leave(_) | Self::Taken(_) | Self::Teach(_) | Self::Settings(_) | Self::Drain => None,
         }
     }
 }
@@ -59,6 +72,12 @@ pub struct AskInput {
     pub deadline_at: Option<paceline_core::units::FleetTime>,
     /// The key of the attempt before.
     pub previous_key: Option<CallKey>,
+    /// All targets in order of preference, where there are several.
+    pub(crate) candidates: Vec<Target>,
+    /// Whether this target is not the one the caller prefers.
+    pub(crate) is_fallback: bool,
+    /// What is known of the attempt before, where that was made in another scope.
+    pub(crate) elsewhere: Option<Elsewhere>,
 }
 
 /// A report whose lease token has been opened and whose answer has been read.
@@ -73,6 +92,36 @@ pub struct ReportInput {
     pub key: Option<CallKey>,
     /// What was read; `None` when the report carries no answer.
     pub signal: Option<Signal>,
+    /// Who answered, if not the target the call was sent to.
+    pub(crate) served: Served,
+    /// All targets in order of preference, where there are several: then the next attempt is asked for by whoever can compare
+    /// them, not here.
+    pub(crate) candidates: Vec<Target>,
+}
+
+/// Who answered a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// The target it was sent to.
+    #[default]
+    AsSent,
+    /// Another one.
+    At(Target),
+    /// Another one that we know nothing of.
+    Unknown,
+}
+
+/// An answer that teaches a scope although no lease of it was used: a gateway chose it.
+#[derive(Clone, Debug)]
+pub struct TeachInput {
+    /// Who answered.
+    pub(crate) target: Target,
+    pub(crate) signal: Signal,
+    pub(crate) sent_at: FleetTime,
+    /// From the answer's arrival until the report.
+    pub(crate) age: Span,
+    pub(crate) class: Class,
+    pub(crate) attempt: u32,
 }
 
 /// A release whose token has been opened.

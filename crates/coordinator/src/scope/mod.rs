@@ -1,14 +1,19 @@
 //! One scope's coordinator as a pure step: inputs in, effects out. No clock, no I/O, no lock: `crate::actor` drives it in the
 //! service, simulations and tests drive it in virtual time.
 
+mod again;
 mod answer;
 mod ask;
+mod bounds;
 mod effects;
 mod estimate;
 mod input;
 mod mode;
+mod parent;
+mod quote;
 mod report;
 mod shadow;
+mod teach;
 mod undo;
 mod unread;
 mod used;
@@ -29,13 +34,16 @@ use paceline_core::value::ScopeValue;
 use rand::Rng;
 
 use crate::api::{Answer, CallError, Denied, ReportAnswer, Target};
-use crate::record::{CallKey, Record};
+use crate::record::{CallKey, Kept, Record};
 use crate::settings::Settings;
 use crate::token::Keyring;
 
 pub use effects::{DecidedAs, Effects, Event, RecordChange, Reply, ReplyId, ReportEvent, UnitsOf};
 pub(crate) use input::GivenBack;
-pub use input::{AskInput, Input, ReleaseInput, ReportInput};
+pub(crate) use input::Served;
+pub use input::{AskInput, Input, ReleaseInput, ReportInput, TeachInput};
+pub use quote::{Elsewhere, Quote};
+pub(crate) use report::next_ask;
 pub use shadow::Tally;
 pub use view::{BucketView, FloorView, GroupView, LaneView, ScopeView, UnreadView};
 
@@ -52,6 +60,8 @@ struct Call {
     deadline: Option<FleetTime>,
     /// Of a call that is only watched: why it would not even have got a place.
     would_deny: Option<paceline_core::denial::Denial>,
+    /// Providers at which earlier attempts may have run.
+    ran_at: Vec<String>,
 }
 
 /// One scope's coordinator.
@@ -69,6 +79,7 @@ pub struct Scope {
     holds: BTreeSet<(FleetTime, AskId)>,
     records: HashMap<CallKey, Record>,
     record_ends: BTreeSet<(FleetTime, CallKey)>,
+    families: parent::Families,
     plans: HashMap<String, Arc<paceline_core::plan::GroupPlan>>,
     next_ask: AskId,
     sequence: u64,
@@ -108,6 +119,7 @@ impl Scope {
             holds: BTreeSet::new(),
             records: HashMap::new(),
             record_ends: BTreeSet::new(),
+            families: parent::Families::default(),
             plans: HashMap::new(),
             next_ask: 0,
             sequence: 0,
@@ -137,25 +149,38 @@ impl Scope {
         self.value.repair(now);
         self.records.clear();
         self.record_ends.clear();
+        self.families.clear();
     }
 
     /// The keys whose records an input needs read: those that are not cached, and those that decide without a commit which
     /// would find a newer value. (Another replica may have taken a report of this lease.)
     pub fn missing_records(&self, input: &Input) -> Vec<CallKey> {
         let needed = match input {
-            Input::Ask(_, ask) => return [ask.previous_key, Some(ask.key)].into_iter().flatten().collect(),
-            Input::Report(_, report) => [report.key, report.next_key()],
+            Input::Ask(_, ask) | Input::Quote(_, ask) => {
+                return [ask.previous_key, Some(ask.key)].into_iter().chain(ask.families()).flatten().collect();
+            }
+            Input::Report(_, report) => {
+                let families = report.families().into_iter().filter(|key| !self.families.knows(key));
+                let keys = [report.key, report.next_key()].into_iter().flatten();
+                return keys.filter(|key| !self.records.contains_key(key)).chain(families).collect();
+            }
             Input::Release(_, release) => [release.key, None],
+            Input::Recall(_, key, _) => return vec![*key],
             Input::Taken(key) => [Some(*key), None],
-            Input::Leave(_) | Input::Settings(_) | Input::Drain | Input::Inspect(_) => [None, None],
+            Input::Leave(_) | Input::Settings(_) | Input::Drain | Input::Inspect(_) | Input::Teach(_) => [None, None],
         };
         needed.into_iter().flatten().filter(|key| !self.records.contains_key(key)).collect()
     }
 
     /// Takes a record read from the store.
-    pub fn know_record(&mut self, key: CallKey, record: Record) {
-        self.record_ends.insert((record.keep_until(), key));
-        self.records.insert(key, record);
+    pub fn know_record(&mut self, key: CallKey, record: impl Into<Kept>) {
+        match record.into() {
+            Kept::Call(record) => {
+                self.record_ends.insert((record.keep_until(), key));
+                self.records.insert(key, *record);
+            }
+            Kept::Family(family) => self.families.know(key, family),
+        }
     }
 
     /// Holds nobody from now on: the replica is shutting down.
@@ -216,6 +241,16 @@ impl Scope {
                 self.release(reply, release, now, fx);
                 false
             }
+            Input::Quote(reply, ask) => {
+                let quote = self.quote(&ask, now);
+                fx.answer(reply, Reply::Quote(Box::new(quote)), None);
+                false
+            }
+            Input::Recall(reply, key, serial) => {
+                fx.answer(reply, Reply::Recalled(self.recall(key, serial)), None);
+                false
+            }
+            Input::Teach(answer) => self.teach(&answer, now, rng, fx),
             Input::Taken(key) => {
                 self.taken(key, now, fx);
                 false
@@ -239,7 +274,14 @@ impl Scope {
                 let view = view::view(self, now);
                 fx.answer(reply, Reply::View(Box::new(view)), None);
             }
-            Input::Ask(..) | Input::Report(..) | Input::Release(..) | Input::Taken(_) => {}
+            // These need the store.
+            Input::Ask(..)
+            | Input::Report(..)
+            | Input::Release(..)
+            | Input::Quote(..)
+            | Input::Recall(..)
+            | Input::Teach(_)
+            | Input::Taken(_) => {}
         }
         false
     }

@@ -10,10 +10,9 @@ use paceline_core::report::Reported;
 use paceline_core::retry::Verdict;
 use paceline_core::units::{FleetTime, Span};
 
-use super::ask::bounds;
 use super::report::{ends, next_ask, note_report, told};
 use super::{AskInput, Call, CallError, Effects, Event, Reply, ReplyId, ReportInput, Scope, reply_to};
-use crate::api::{AcquireRequest, Answer, NotApplied, ReportAnswer};
+use crate::api::{AcquireRequest, Answer, NotApplied, ReportAnswer, Target};
 use crate::record::digest;
 use crate::scope::DecidedAs;
 use crate::wire::{self, LeaseWire};
@@ -114,7 +113,7 @@ impl Scope {
     ) {
         let past = self.past_of(input, now);
         let policy = *plan.class(input.request.class);
-        let bounds = bounds(input, &policy, &past, now);
+        let bounds = self.bounds(input, &policy, &past, now);
         let call = Call {
             reply,
             input: input.clone(),
@@ -124,6 +123,7 @@ impl Scope {
             history: past.history,
             deadline: bounds.deadline,
             would_deny: None,
+            ran_at: past.ran_at.clone(),
         };
         let ask = self.line_up(input, plan, &policy, past, &bounds, now);
         self.let_pass(ask, call, mode, now, fx);
@@ -195,7 +195,10 @@ impl Scope {
             honored_source: paceline_core::signal::Source::None,
             next: None,
         };
-        let next = next_ask(wire, input).filter(|_| refused.is_none() && verdict == Some(Verdict::Retry));
+        let target = Target { provider: wire.provider.clone(), account: wire.account.clone(), model: wire.model.clone() };
+        let next = next_ask(wire, input, target)
+            .filter(|_| input.candidates.is_empty())
+            .filter(|_| refused.is_none() && verdict == Some(Verdict::Retry));
         (answer, next)
     }
 }

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use paceline_core::amounts::Amounts;
+use paceline_core::backoff;
 use paceline_core::lease::{CallFloor, Lease, Serial};
 use paceline_core::mode::Mode;
 use paceline_core::report::{self, Outcome, Report, Reported};
 use paceline_core::retry::{self, Ended, Verdict};
-use paceline_core::signal::AnswerKind;
+use paceline_core::signal::{AnswerKind, Source};
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Span};
 use rand::Rng;
 
 use super::shadow::is_needless;
-use super::{AskInput, Effects, Event, GivenBack, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope};
+use super::{
+    AskInput, Effects, Event, GivenBack, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope, Served,
+};
 use crate::api::{AcquireRequest, NotApplied, ReportAnswer, Target};
 use crate::record::{CallKey, Record};
 use crate::wire::{self, LeaseWire};
@@ -78,6 +81,10 @@ impl Scope {
                 self.verdict(&lease, wire, &input, has_begun, &done, now)
             }
         });
+        let verdict = match verdict {
+            Some(verdict) if is_open => Some(self.note_outcome(lease.class, wire, verdict, now, fx)),
+            told => told,
+        };
         self.note_events(&input, wire, refused, own, &done, verdict, fx);
         let mut answer = ReportAnswer {
             not_applied: refused,
@@ -94,8 +101,9 @@ impl Scope {
             answer.ttl = if is_final { Span::ZERO } else { lease.ttl };
             self.change_record(key, record, fx);
         }
-        let wants_next = is_open && verdict == Some(Verdict::Retry);
-        match next_ask(wire, &input).filter(|_| wants_next) {
+        let wants_next = is_open && verdict == Some(Verdict::Retry) && input.candidates.is_empty();
+        let target = Target { provider: wire.provider.clone(), account: wire.account.clone(), model: wire.model.clone() };
+        match next_ask(wire, &input, target).filter(|_| wants_next) {
             Some(next) => self.ask(reply, &Arc::new(next), Some(Box::new(answer)), now, fx),
             None => fx.answer(reply, Reply::Report(Ok(Box::new(answer))), None),
         }
@@ -161,13 +169,18 @@ impl Scope {
         let usage = (!input.request.usage.is_empty()).then_some(&input.request.usage);
         let facts = Report {
             outcome: input.request.outcome,
-            signal: input.signal.as_ref().filter(|_| teaches),
+            // What another target said teaches that one.
+            signal: input.signal.as_ref().filter(|_| teaches && input.served == Served::AsSent),
             answered_at: now - input.request.age,
             usage,
             is_final: ends(input),
             is_open,
         };
-        Some(report::apply(&mut self.value, &binding, lease, &facts, now, rng))
+        let mut done = report::apply(&mut self.value, &binding, lease, &facts, now, rng);
+        if input.served != Served::AsSent {
+            done.call_floor = floor_of_another(input, now);
+        }
+        Some(done)
     }
 
     pub(super) fn verdict(
@@ -179,9 +192,10 @@ impl Scope {
         done: &Reported,
         now: FleetTime,
     ) -> Verdict {
-        let policy = match self.plan(&wire.model) {
-            Ok(plan) => *plan.class(lease.class),
-            Err(_) => paceline_core::plan::ClassPolicy::default_of(lease.class),
+        let plan = self.plan(&wire.model).ok();
+        let policy = match &plan {
+            Some(plan) => *plan.class(lease.class),
+            None => paceline_core::plan::ClassPolicy::default_of(lease.class),
         };
         // Who is not made to wait does not give up because of a wait of ours either.
         let is_enforced = wire::mode_of(wire) == Mode::Enforce;
@@ -215,7 +229,12 @@ impl Scope {
             waited: lease.history.waited + lease.waited(),
             now,
         };
-        retry::verdict(&ended)
+        match (retry::verdict(&ended), plan) {
+            (Verdict::Retry, Some(plan)) => self
+                .pointless((lease, wire), input, plan, &policy, done.call_floor, now)
+                .map_or(Verdict::Retry, |denial| Verdict::GiveUp(denial.reason)),
+            (verdict, _) => verdict,
+        }
     }
 
     /// The latest floor that the call's next attempt would meet.
@@ -255,6 +274,16 @@ impl Scope {
             fx.events_on_commit.push(Event::LimitFlapped { model });
         }
     }
+}
+
+/// A refusal by another target than the one asked: the call itself waits as told, and nobody else here.
+fn floor_of_another(input: &ReportInput, now: FleetTime) -> Option<CallFloor> {
+    let signal = input.signal.as_ref().filter(|signal| signal.kind != AnswerKind::Ok)?;
+    let (wait, source) = match signal.retry_after {
+        Some(told) if told > Span::ZERO => (told - input.request.age, signal.source),
+        _ => (backoff::BASE, Source::Backoff),
+    };
+    (wait > Span::ZERO).then(|| CallFloor { until: now + wait.min(LONGEST_FLOOR), source })
 }
 
 pub(super) fn told(input: &ReportInput, wire: Option<&LeaseWire>, verdict: Option<Verdict>) -> Event {
@@ -338,8 +367,8 @@ impl ReportInput {
     }
 }
 
-/// The next attempt of a reported call, from its lease.
-pub(super) fn next_ask(wire: &LeaseWire, input: &ReportInput) -> Option<AskInput> {
+/// The next attempt of a reported call at a target, from its lease.
+pub(crate) fn next_ask(wire: &LeaseWire, input: &ReportInput, target: Target) -> Option<AskInput> {
     let retry = input.request.retry.as_ref()?;
     let lease = wire::lease_of(wire);
     let attempt = lease.attempt.saturating_add(1);
@@ -349,7 +378,8 @@ pub(super) fn next_ask(wire: &LeaseWire, input: &ReportInput) -> Option<AskInput
         identity: wire.identity.clone(),
         request_id: wire.request_id.clone(),
         attempt,
-        target: Target { provider: wire.provider.clone(), account: wire.account.clone(), model: wire.model.clone() },
+        target,
+        fallbacks: Vec::new(),
         cost: if retry.cost.is_empty() { stated } else { retry.cost.clone() },
         cost_estimated: wire.cost_estimated,
         max_wait: retry.max_wait.or((wire.max_wait >= 0).then_some(Span::from_micros(wire.max_wait))),
@@ -374,5 +404,8 @@ pub(super) fn next_ask(wire: &LeaseWire, input: &ReportInput) -> Option<AskInput
         place_lost: false,
         previous: Some(wire.clone()),
         previous_key: input.key,
+        candidates: input.candidates.clone(),
+        is_fallback: false,
+        elsewhere: None,
     })
 }

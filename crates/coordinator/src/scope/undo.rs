@@ -8,7 +8,7 @@ use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, Span};
 
 use super::effects::{Granted, Undo};
-use super::{Effects, Input, ReplyId, Scope};
+use super::{Effects, Input, Quote, ReplyId, Scope};
 use crate::api::CallError;
 use crate::scope::Reply;
 
@@ -51,6 +51,8 @@ impl Scope {
                 Input::Ask(reply, ask) => self.ask_without_store(reply, &ask, None, away(), now, &mut fx),
                 Input::Report(reply, report) => self.report_without_store(reply, &report, away(), now, &mut fx),
                 Input::Release(reply, _) => fx.answer(reply, Reply::Released(false), None),
+                Input::Quote(reply, _) => fx.answer(reply, Reply::Quote(Box::new(Quote::Refused(away()))), None),
+                Input::Recall(reply, ..) => fx.answer(reply, Reply::Recalled(None), None),
                 local => {
                     self.take_local(local, now, &mut fx);
                 }

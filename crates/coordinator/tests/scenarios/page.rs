@@ -11,7 +11,9 @@ fn every_test_on_the_page_exists() {
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| id ")).collect();
     let rows: Vec<&str> = rows.into_iter().filter(|row| !row.starts_with("| --")).collect();
     let ids: BTreeSet<&str> = rows.iter().map(|row| row.split_whitespace().nth(1).unwrap()).collect();
-    assert_eq!((rows.len(), ids.len()), (90, 90), "each scenario has one row");
+    assert_eq!(rows.len(), ids.len(), "each scenario has one row");
+    // Those about retries and targets (CA) stand beside the ninety.
+    assert_eq!(ids.iter().filter(|id| !id.starts_with("CA")).count(), 90);
     for row in rows {
         let tests: Vec<&str> = row.split('`').filter(|part| part.contains(".rs::")).collect();
         assert!(!tests.is_empty() || row.contains("*later"), "neither a test nor a reason: {row}");

@@ -7,6 +7,7 @@ mod support;
 
 mod crowds;
 mod exits;
+mod fallbacks;
 mod replicas;
 mod rest;
 mod stores;

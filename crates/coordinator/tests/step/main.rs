@@ -5,12 +5,14 @@
 mod support;
 
 mod bounds;
+mod budgets;
 mod changes;
 mod idempotency;
 mod laws;
 
 mod leases;
 mod modes;
+mod nested;
 mod places;
 mod retries;
 mod shadow;

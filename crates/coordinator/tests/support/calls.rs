@@ -71,6 +71,7 @@ pub(crate) fn report(lease_id: &str, seq: u32, outcome: Outcome) -> ReportReques
         usage_estimated: false,
         is_final: outcome.is_final(),
         age: Span::ZERO,
+        served_by: String::new(),
         retry: None,
     }
 }

@@ -86,6 +86,7 @@ impl Client {
             usage_estimated: false,
             is_final: true,
             age: Span::ZERO,
+            served_by: String::new(),
             retry: is_refusal.then(RetryAsk::default),
         }
     }

@@ -13,6 +13,7 @@ use paceline_coordinator::scope::{Input, Reply, ReplyId};
 use paceline_coordinator::settings::Settings;
 use paceline_coordinator::token::Keyring;
 use paceline_coordinator::{Configured, ask_input, release_lease_input, report_input};
+use paceline_core::denial::Reason;
 use paceline_core::retry::Verdict;
 use paceline_core::units::Span;
 use paceline_provider_sim::Answer as ProviderAnswer;
@@ -168,7 +169,7 @@ impl Service {
             Reply::Answer(Ok(answer)) => self.answer(to.worker, answer, run),
             Reply::Report(Ok(answer)) => self.verdict(to.worker, *answer, run),
             Reply::Answer(Err(_)) | Reply::Report(Err(_)) => self.try_another(to.worker, run),
-            Reply::Released(_) | Reply::View(_) => {}
+            Reply::Released(_) | Reply::View(_) | Reply::Quote(_) | Reply::Recalled(_) => {}
         }
     }
 
@@ -188,7 +189,11 @@ impl Service {
                 for part in &denied.delays {
                     run.waits(part.cause.source, run.now - part.length, run.now);
                 }
-                run.give_up(worker);
+                // Too many retries is a matter of when: the job is worth coming back for.
+                match denied.denial.retry_after.filter(|_| denied.denial.reason == Reason::RetryBudget) {
+                    Some(retry_after) => self.ask_at(worker, run.now + retry_after, run),
+                    None => run.give_up(worker),
+                }
             }
         }
     }

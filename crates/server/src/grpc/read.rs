@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use paceline_coordinator::api::{self, AcquireRequest, DEFAULT_HOLD, LONGEST_TTL, ReportRequest, RetryAsk, Target};
+use paceline_coordinator::api::{
+    self, AcquireRequest, DEFAULT_HOLD, LONGEST_TTL, MOST_FALLBACKS, ReportRequest, RetryAsk, Target,
+};
 use paceline_core::amounts::Amounts;
 use paceline_core::lease::Repeat;
 use paceline_core::report::Outcome;
@@ -30,7 +32,7 @@ pub(super) fn acquire(message: v1::AcquireRequest, patience: Option<Duration>) -
     let mut wrong = Problems::default();
     request_id(&message.request_id, &mut wrong);
     target(message.target.as_ref(), &mut wrong);
-    no_fallbacks("fallbacks", &message.fallbacks, &mut wrong);
+    fallbacks("fallbacks", &message.fallbacks, &mut wrong);
     cost("cost", &message.cost, &mut wrong);
     let max_wait = wrong.take(convert::optional_span("max_wait", message.max_wait.as_ref())).flatten();
     let deadline = wrong.take(convert::optional_span("deadline", message.deadline.as_ref())).flatten();
@@ -51,6 +53,7 @@ pub(super) fn acquire(message: v1::AcquireRequest, patience: Option<Duration>) -
         request_id: message.request_id,
         attempt: message.attempt,
         target: message.target.map(target_of).unwrap_or_default(),
+        fallbacks: message.fallbacks.into_iter().map(target_of).collect(),
         cost: amounts(&message.cost),
         cost_estimated: message.cost_estimated,
         max_wait,
@@ -100,6 +103,7 @@ pub(super) fn report(message: v1::ReportRequest) -> Result<ReportRequest, Status
         usage_estimated: message.usage_estimated,
         is_final: message.r#final,
         age: age.unwrap_or(Span::ZERO),
+        served_by: message.served_by,
         retry,
     })
 }
@@ -194,9 +198,18 @@ fn target_of(target: v1::Target) -> Target {
     Target { provider: target.provider, account: target.account, model: target.model }
 }
 
-fn no_fallbacks(field: &'static str, fallbacks: &[v1::Target], wrong: &mut Problems) {
-    if !fallbacks.is_empty() {
-        wrong.add(field, "is known, but not available in this version; leave it out and ask for the other target yourself");
+fn fallbacks(field: &str, fallbacks: &[v1::Target], wrong: &mut Problems) {
+    if fallbacks.len() > MOST_FALLBACKS {
+        wrong.add(field, format!("has {} targets; at most {MOST_FALLBACKS} are compared", fallbacks.len()));
+        return;
+    }
+    for (at, target) in fallbacks.iter().enumerate() {
+        if target.provider.is_empty() {
+            wrong.add(format!("{field}[{at}].provider"), "is empty; name one of the catalogue or of the configuration");
+        }
+        name(&format!("{field}[{at}].provider"), &target.provider, wrong);
+        name(&format!("{field}[{at}].account"), &target.account, wrong);
+        name(&format!("{field}[{at}].model"), &target.model, wrong);
     }
 }
 
@@ -288,10 +301,11 @@ fn headers(field: &str, headers: &[v1::Header], wrong: &mut Problems) {
 }
 
 fn retry_ask(retry: &v1::RetryAsk, wrong: &mut Problems) -> Option<RetryAsk> {
-    no_fallbacks("retry.fallbacks", &retry.fallbacks, wrong);
+    fallbacks("retry.fallbacks", &retry.fallbacks, wrong);
     cost("retry.cost", &retry.cost, wrong);
     let max_wait = wrong.take(convert::optional_span("retry.max_wait", retry.max_wait.as_ref())).flatten();
-    retry.wanted.then(|| RetryAsk { max_wait, cost: amounts(&retry.cost) })
+    let fallbacks = || retry.fallbacks.iter().cloned().map(target_of).collect();
+    retry.wanted.then(|| RetryAsk { max_wait, cost: amounts(&retry.cost), fallbacks: fallbacks() })
 }
 
 /// The start of a body; the rest is let go at once instead of travelling on.

@@ -80,7 +80,8 @@ fn wrong_asks() -> Vec<(&'static str, AcquireRequest, &'static [&'static str])> 
             &["max_wait", "run_time"],
         ),
         ("unknown enums", AcquireRequest { priority: 99, repeat: -7, ..ok() }, &["priority", "repeat"]),
-        ("fallbacks", AcquireRequest { fallbacks: vec![Target::default()], ..ok() }, &["fallbacks"]),
+        ("fallbacks", AcquireRequest { fallbacks: vec![Target::default()], ..ok() }, &["fallbacks[0].provider"]),
+        ("many fallbacks", AcquireRequest { fallbacks: vec![Target::default(); 9], ..ok() }, &["fallbacks"]),
         ("a label without a name", AcquireRequest { labels: [(String::new(), "a".into())].into(), ..ok() }, &["labels"]),
         ("a long label", AcquireRequest { labels: [("run".into(), long)].into(), ..ok() }, &["labels"]),
         (
@@ -144,7 +145,7 @@ fn wrong_reports(lease_id: &str) -> Vec<(&'static str, ReportRequest, &'static [
         (
             "a retry with fallbacks",
             ReportRequest { retry: retry(RetryAsk { fallbacks: vec![Target::default()], ..RetryAsk::default() }), ..ok() },
-            &["retry.fallbacks"],
+            &["retry.fallbacks[0].provider"],
         ),
     ]
 }

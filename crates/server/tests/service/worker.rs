@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paceline_client::{Ask, Error, Limiter, Report};
+use paceline_client::{Ask, Error, Limiter, Report, Target};
 
 use crate::support::{Folder, Service};
 
@@ -71,4 +71,23 @@ async fn tokens_left(service: &Service, limiter: &Limiter) -> f64 {
 async fn level(service: &Service) -> f64 {
     let scope = service.scope().await;
     scope.buckets.iter().find(|bucket| bucket.meter == "tokens").and_then(|bucket| bucket.level).expect("it is known")
+}
+
+#[tokio::test]
+async fn a_call_goes_on_at_another_target_when_the_first_one_refuses() {
+    let provider = "{extends: generic, start_level: full, accounts: {prod: {models: {m: {limits: {requests: 600/min}}}}}}";
+    let service = Service::start_with(&format!("providers:\n  acme: {provider}\n  other: {provider}\n")).await;
+    let other = Target { provider: "other".into(), account: "prod".into(), model: "m".into() };
+    let mut sent = Vec::new();
+    let called = limiter(&service)
+        .call(ask().fallback(other), async |slot| {
+            let provider = slot.target().provider;
+            sent.push(provider.clone());
+            let status = if provider == "acme" { 503 } else { 200 };
+            (Report::response(status), status)
+        })
+        .await
+        .expect("it was sent");
+    assert_eq!((called.is_done(), called.value, called.attempts), (true, 200, 2));
+    assert_eq!(sent, ["acme", "other"]);
 }

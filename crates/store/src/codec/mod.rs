@@ -4,6 +4,7 @@
 //! bounds costs its own bucket or group what was known, not the others: see [`decode`]. Nothing here panics on any bytes.
 
 mod bounds;
+mod calls;
 mod header;
 mod pace;
 mod read;

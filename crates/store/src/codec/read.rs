@@ -14,7 +14,7 @@ use paceline_core::value::{GroupState, MOST_BUCKETS, RAMP_START, ScopeValue};
 use prost::Message;
 
 use super::bounds::{Checks, LONGEST_WINDOW_MICROS, MOST_COUNTED};
-use super::{pace, wire};
+use super::{calls, pace, wire};
 
 /// More buckets or groups than this are damage; the core keeps to fewer.
 pub(super) const MOST_READ: usize = 4 * MOST_BUCKETS;
@@ -32,6 +32,7 @@ pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
         repaired: stored.repaired,
         lost_at: checks.instant(stored.lost_at).min(now),
         usage: UsageBook::default(),
+        exhausted: calls::read_exhausted(stored.exhausted, &mut checks),
     };
     let of_buckets = checks.found;
     let value = ScopeValue { usage: super::usage::read(stored.usage, &mut checks), ..value };
@@ -258,6 +259,8 @@ fn group(stored: wire::Group, now: FleetTime, checks: &mut Checks) -> Option<Gro
         ramp_met_refusal: stored.ramp_met_refusal,
         is_starting: stored.is_starting,
         breaker: pace::read_breaker(stored.breaker.unwrap_or_default(), checks),
+        tally: calls::read_tally(stored.tally, now, checks),
+        exhausted: calls::read_exhausted(stored.exhausted, checks),
     })
 }
 

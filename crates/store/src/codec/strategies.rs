@@ -8,12 +8,14 @@ use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::ceiling::Ceiling;
 use paceline_core::drain::{Base, Drain};
+use paceline_core::exhausted::{Exhausted, LONGEST_INTERVAL};
 use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
 use paceline_core::level::{Level, Rate};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
 use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
+use paceline_core::tally::{Counts, Tally};
 use paceline_core::trail::Trail;
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
 use paceline_core::usage::{CallKind, Form, UsageBook};
@@ -35,10 +37,10 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
     let groups = btree_map(name(), group(), 0..4)
         .prop_map(|groups| groups.into_iter().map(|(key, state)| GroupState { key: Arc::from(key), ..state }).collect());
     let refusal = of((name(), instant()).prop_map(|(group, at)| (Arc::from(group), at)));
-    (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros(), usage()).prop_map(
-        |(buckets, groups, floor, last_refusal, repaired, lost_at, usage)| {
+    (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros(), usage(), of(exhausted())).prop_map(
+        |(buckets, groups, floor, last_refusal, repaired, lost_at, usage, exhausted)| {
             let lost_at = FleetTime::from_micros(lost_at);
-            ScopeValue { buckets, groups, floor, last_refusal, repaired: u64::from(repaired), lost_at, usage }
+            ScopeValue { buckets, groups, floor, last_refusal, repaired: u64::from(repaired), lost_at, usage, exhausted }
         },
     )
 }
@@ -186,29 +188,53 @@ fn learned() -> impl Strategy<Value = Learned> {
 fn group() -> impl Strategy<Value = GroupState> {
     let counts = (0..=MOST_COUNTED, 0..=1_000_u64, 0..=1_000_u64, any::<u32>());
     let ramp = (1_000..=1_000_000_000_i64, any::<bool>(), any::<bool>());
-    (any::<bool>(), of(floor()), counts, holds(), ramp).prop_map(
-        |(is_each, floor, (granted, cut, ramp_cut, refusals), flights, (ramp, ramp_met_refusal, is_starting))| GroupState {
-            is_each,
-            floor,
-            granted,
-            refusals,
-            cut_mark: granted / 1_000 * cut,
-            flights,
-            ramp: Milli::from_milli(ramp),
-            ramp_cut_mark: granted / 1_000 * ramp_cut,
-            ramp_met_refusal,
-            is_starting,
-            breaker: Breaker {
-                failures: refusals,
-                leases: refusals,
-                last_mark: granted,
-                opened_at: NOW,
-                gap: Span::from_secs(1),
-                probing_until: NOW,
-            },
-            ..GroupState::new(Arc::from("named later"), is_each)
+    let calls = (tally(), of(exhausted()));
+    (any::<bool>(), of(floor()), counts, holds(), ramp, calls).prop_map(
+        |(is_each, floor, (granted, cut, ramp_cut, refusals), flights, (ramp, ramp_met_refusal, is_starting), calls)| {
+            GroupState {
+                is_each,
+                floor,
+                granted,
+                refusals,
+                cut_mark: granted / 1_000 * cut,
+                flights,
+                ramp: Milli::from_milli(ramp),
+                ramp_cut_mark: granted / 1_000 * ramp_cut,
+                ramp_met_refusal,
+                is_starting,
+                breaker: Breaker {
+                    failures: refusals,
+                    leases: refusals,
+                    last_mark: granted,
+                    opened_at: NOW,
+                    gap: Span::from_secs(1),
+                    probing_until: NOW,
+                },
+                tally: calls.0,
+                exhausted: calls.1,
+                ..GroupState::new(Arc::from("named later"), is_each)
+            }
         },
     )
+}
+
+fn tally() -> impl Strategy<Value = Tally> {
+    let count = || prop_oneof![0..100_u64, 0..=MOST_COUNTED];
+    let counts =
+        move || (count(), count(), count()).prop_map(|(firsts, retries, fallbacks)| Counts { firsts, retries, fallbacks });
+    (0..=NOW.as_micros(), counts(), counts()).prop_map(|(since, current, before)| Tally {
+        since: FleetTime::from_micros(since),
+        current,
+        before,
+    })
+}
+
+fn exhausted() -> impl Strategy<Value = Exhausted> {
+    (instant(), instant(), 0..=LONGEST_INTERVAL.as_micros()).prop_map(|(since, until, interval)| Exhausted {
+        since,
+        until,
+        interval: Span::from_micros(interval),
+    })
 }
 
 fn floor() -> impl Strategy<Value = Floor> {

@@ -6,6 +6,8 @@
 use bytes::Bytes;
 use prost::Message;
 
+use super::calls::{StoredExhausted, StoredTally};
+
 /// Buckets and groups lie in fields of bytes, which are encoded as nested messages are: each is read by itself, and damage to
 /// one leaves the others readable.
 #[derive(Clone, PartialEq, Message)]
@@ -22,6 +24,8 @@ pub(super) struct Scope {
     pub(super) repaired: u64,
     #[prost(int64, tag = "6")]
     pub(super) lost_at: i64,
+    #[prost(message, optional, tag = "80")]
+    pub(super) exhausted: Option<StoredExhausted>,
     #[prost(bytes = "bytes", repeated, tag = "60")]
     pub(super) usage: Vec<Bytes>,
 }
@@ -349,6 +353,10 @@ pub(super) struct Group {
     pub(super) is_starting: bool,
     #[prost(message, optional, tag = "40")]
     pub(super) breaker: Option<Breaker>,
+    #[prost(message, optional, tag = "80")]
+    pub(super) tally: Option<StoredTally>,
+    #[prost(message, optional, tag = "82")]
+    pub(super) exhausted: Option<StoredExhausted>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -11,11 +11,11 @@ use paceline_core::units::{Milli, Span};
 use paceline_core::value::{GroupState, ScopeValue};
 use prost::Message;
 
-use super::{pace, wire};
+use super::{calls, pace, wire};
 
 /// The body of a value.
 pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
-    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at, usage } = value;
+    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at, usage, exhausted } = value;
     let refusal = last_refusal.as_ref();
     wire::Scope {
         buckets: buckets.iter().map(|state| message(&bucket(state))).collect(),
@@ -25,6 +25,7 @@ pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
         repaired: *repaired,
         lost_at: lost_at.as_micros(),
         usage: super::usage::write(usage),
+        exhausted: exhausted.as_ref().map(calls::write_exhausted),
     }
 }
 
@@ -175,6 +176,8 @@ fn group(state: &GroupState) -> wire::Group {
         ramp_met_refusal,
         is_starting,
         breaker,
+        tally,
+        exhausted,
     } = state;
     wire::Group {
         key: text(key),
@@ -189,6 +192,8 @@ fn group(state: &GroupState) -> wire::Group {
         ramp_met_refusal: *ramp_met_refusal,
         is_starting: *is_starting,
         breaker: pace::write_breaker(breaker),
+        tally: calls::write_tally(tally),
+        exhausted: exhausted.as_ref().map(calls::write_exhausted),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use paceline_core::mode::Modes;
 use paceline_core::plan::{BucketId, BucketPlan, Class, ClassPolicy, GroupPlan, Owner, Refill, StartLevel};
+use paceline_core::retry_budget::RetryPolicy;
 use paceline_core::units::Span;
 
 /// The group most tests are about.
@@ -80,6 +81,7 @@ pub fn group_named(key: &str, buckets: Vec<BucketPlan>) -> Arc<GroupPlan> {
         classes: Class::ALL.map(ClassPolicy::default_of),
         min_backoff: Span::ZERO,
         modes: Modes::default(),
+        retries: RetryPolicy::default(),
     };
     Arc::new(plan.renamed(&Arc::from(key)))
 }

@@ -12,6 +12,7 @@ use paceline_core::plan::{Class, GroupPlan};
 use paceline_core::queue::{Ask, AskId, Queue};
 use paceline_core::report::{self, Outcome, Report, Reported};
 use paceline_core::signal::Signal;
+use paceline_core::tally::Sent;
 use paceline_core::units::{FleetTime, Span};
 use paceline_core::usage::{CallKind, Form};
 use paceline_core::value::ScopeValue;
@@ -78,6 +79,7 @@ impl World {
         Ask {
             id: self.sequence,
             stamp: Serial { at: self.now, replica: 1, sequence: self.sequence },
+            sent: Sent::default(),
             class: Class::Normal,
             plan: plan.clone(),
             cost: Amounts::from_pairs([("requests", 1)]),
@@ -87,6 +89,7 @@ impl World {
             entered_at: self.now,
             wait_until: self.now + Span::from_secs(3_600),
             until_deadline: false,
+            run: Span::ZERO,
             honor_cap: Span::from_secs(3_600),
             not_before: None,
             ttl: Span::from_secs(60),
