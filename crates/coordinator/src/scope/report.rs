@@ -230,7 +230,7 @@ impl Scope {
             now,
         };
         match (retry::verdict(&ended), plan) {
-            (Verdict::Retry, Some(plan)) => self
+            (Verdict::Retry, Some(plan)) if is_enforced => self
                 .pointless((lease, wire), input, plan, &policy, done.call_floor, now)
                 .map_or(Verdict::Retry, |denial| Verdict::GiveUp(denial.reason)),
             (verdict, _) => verdict,
