@@ -59,7 +59,12 @@ fn classes_with_defaults(written: &ClassSettings) -> Value {
         let default = ClassPolicy::default_of(class);
         let span = |by: &ByClass<Span>, default| exact(by.get(class).map_or(default, |written| written.value));
         let tries = |by: &ByClass<u32>, default| by.get(class).map_or(default, |written| written.value);
+        let share = |by: &ByClass<Share>, default| {
+            by.get(class).map_or(Share::of_portion(default), |written| written.value).to_string()
+        };
         let policy = json!({
+            "guarantee": share(&written.guarantee, default.guarantee),
+            "max_share": share(&written.max_share, default.max_share),
             "attempts": tries(&written.attempts, default.attempts),
             "honor_cap": span(&written.honor_cap, default.honor_cap),
             "max_wait": span(&written.max_wait, default.max_wait),
@@ -81,6 +86,14 @@ fn retries_with_defaults(written: &RetrySettings) -> Value {
 
 fn rate((units, per): (u64, Span)) -> String {
     format!("{units}/{}", exact(per))
+}
+
+fn tenant(tenant: &Tenant) -> Value {
+    map([
+        ("mode", tenant.mode.map(|written| modes(written.value))),
+        ("max_priority", tenant.max_priority.map(|class| json!(class.value.name()))),
+        ("weight", tenant.weight.map(|weight| json!(weight.value.get()))),
+    ])
 }
 
 /// Only what is written: a map without empty members.
@@ -111,10 +124,6 @@ fn modes(modes: Modes) -> Value {
     Value::Object(
         parts.map(|mode| (mode.name().to_owned(), json!(format!("{}%", f64::from(modes.part(mode)) / 1e4)))).collect(),
     )
-}
-
-fn tenant(tenant: &Tenant) -> Value {
-    map([("mode", tenant.mode.map(|written| modes(written.value)))])
 }
 
 fn provider(provider: &Provider) -> Value {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use paceline_core::mode::Modes;
-use paceline_core::plan::{BucketPlan, Class, GroupPlan, Refill, StartLevel};
+use paceline_core::plan::{BucketPlan, Class, GroupPlan, Portion, Refill, StartLevel};
 use serde_json::{Value, json};
 
 use crate::problem::Pos;
@@ -69,7 +69,7 @@ pub struct BucketOrigin {
 pub struct SettingOrigin {
     /// The class.
     pub class: Class,
-    /// `max_wait`, `honor_cap`, `attempts` or `paid_attempts`.
+    /// `max_wait`, `honor_cap`, `attempts`, `paid_attempts`, `guarantee` or `max_share`.
     pub setting: &'static str,
     /// Where it is written.
     pub origin: Origin,
@@ -139,6 +139,8 @@ impl Explanation {
                 "honor_cap_ms": policy.honor_cap.as_millis_ceil(),
                 "attempts": policy.attempts,
                 "paid_attempts": policy.paid_attempts,
+                "guarantee": Share::of_portion(policy.guarantee).to_string(),
+                "max_share": Share::of_portion(policy.max_share).to_string(),
             });
             (class.name().to_owned(), promises)
         });
@@ -249,7 +251,7 @@ impl Explanation {
             let origin = self.settings.iter().find(|origin| origin.class == class && origin.setting == setting);
             origin.map(|origin| format!(" <- {}", origin.origin.describe(&self.file))).unwrap_or_default()
         };
-        writeln!(
+        write!(
             f,
             "  {:<11} max_wait {}{}, honor_cap {}{}, attempts {}{}, paid_attempts {}{}",
             class.name(),
@@ -261,7 +263,14 @@ impl Explanation {
             from("attempts"),
             policy.paid_attempts,
             from("paid_attempts"),
-        )
+        )?;
+        if policy.guarantee > Portion::NONE {
+            write!(f, ", guarantee {}{}", Share::of_portion(policy.guarantee), from("guarantee"))?;
+        }
+        if policy.max_share < Portion::WHOLE {
+            write!(f, ", max_share {}{}", Share::of_portion(policy.max_share), from("max_share"))?;
+        }
+        writeln!(f)
     }
 }
 

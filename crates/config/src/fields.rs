@@ -5,7 +5,7 @@ use crate::redact;
 use crate::tree::{Entry, Node, Value};
 
 /// Where keys of the contract belong, for those who wrote one at the wrong level.
-const WHERE: [(&str, &str); 29] = [
+const WHERE: [(&str, &str); 33] = [
     ("accounts", "in a provider"),
     ("aliases", "in an account"),
     ("attempts", "in `classes.CLASS`, or in a provider, an account or a group"),
@@ -17,9 +17,12 @@ const WHERE: [(&str, &str); 29] = [
     ("each", "in a group of `models`"),
     ("expected_replicas", "at the top of the file"),
     ("extends", "in a provider"),
+    ("guarantee", "in `classes.CLASS`"),
     ("honor_cap", "in `classes.CLASS`, or in a provider, an account or a group"),
     ("limits", "in a group, an account, a provider or a shared bucket"),
     ("listen", "at the top of the file"),
+    ("max_priority", "in `tenants.NAME`"),
+    ("max_share", "in `classes.CLASS`"),
     ("max_wait", "in `classes.CLASS`, or in a provider, an account or a group"),
     ("metrics", "at the top of the file"),
     ("mode", "at the top of the file, in a provider, an account, a group or a tenant"),
@@ -34,6 +37,7 @@ const WHERE: [(&str, &str); 29] = [
     ("tier", "in a provider, an account or a group"),
     ("unknown_accounts", "in a provider"),
     ("uses", "in a group of `models`"),
+    ("weight", "in `tenants.NAME`"),
     ("zone", "beside `limit` in one meter's limit"),
 ];
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use paceline_core::calendar::{CalendarUnit, Zone};
 use paceline_core::mode::Modes;
-use paceline_core::plan::{Class, Refill, StartLevel};
+use paceline_core::plan::{Class, Refill, StartLevel, TenantPolicy, Weight};
 use paceline_core::units::Span;
 
 use crate::glob::Glob;
@@ -44,6 +44,16 @@ pub struct Config {
     pub(crate) tenants: BTreeMap<String, Tenant>,
 }
 
+/// Tenants of one name or pattern, as far as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tenant {
+    pub(crate) pos: Pos,
+    pub(crate) glob: Glob,
+    pub(crate) weight: Option<Written<Weight>>,
+    pub(crate) max_priority: Option<Written<Class>>,
+    pub(crate) mode: Option<Written<Modes>>,
+}
+
 /// Where the service listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
@@ -74,12 +84,6 @@ impl Default for Config {
             tenants: BTreeMap::new(),
         }
     }
-}
-
-/// One tenant of the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tenant {
-    pub(crate) mode: Option<Written<Modes>>,
 }
 
 /// One provider of the file.
@@ -160,6 +164,9 @@ pub(crate) struct ClassSettings {
     pub(crate) honor_cap: ByClass<Span>,
     pub(crate) attempts: ByClass<u32>,
     pub(crate) paid_attempts: ByClass<u32>,
+    /// Only in `classes` at the top: buckets may be shared by groups.
+    pub(crate) guarantee: ByClass<Share>,
+    pub(crate) max_share: ByClass<Share>,
 }
 
 /// A value for each class that has one.
@@ -219,6 +226,22 @@ impl Config {
     /// The file's name as given to [`Config::parse`]; empty without a file.
     pub fn file(&self) -> &str {
         &self.file
+    }
+
+    /// How a tenant shares limits, and how urgent it may be.
+    pub fn tenant(&self, name: &str) -> TenantPolicy {
+        let default = TenantPolicy::default();
+        TenantPolicy {
+            weight: self.of_tenant(name, |tenant| tenant.weight).unwrap_or(default.weight),
+            max_priority: self.of_tenant(name, |tenant| tenant.max_priority).unwrap_or(default.max_priority),
+        }
+    }
+
+    /// What is written for a tenant: the most specific entry that matches its name and says it.
+    pub(crate) fn of_tenant<T: Copy>(&self, name: &str, read: impl Fn(&Tenant) -> Option<Written<T>>) -> Option<T> {
+        let subject = Glob::literal(name);
+        let matching = self.tenants.values().filter_map(|tenant| Some((tenant.glob.covers(&subject)?, read(tenant)?.value)));
+        matching.max_by_key(|(rank, _)| *rank).map(|(_, value)| value)
     }
 
     /// The names of the providers that the file mentions, sorted.

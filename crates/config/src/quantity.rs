@@ -3,6 +3,7 @@
 //! Every function here is total: any text gives a value or says what is wrong with it and what to write instead.
 
 use paceline_core::calendar::CalendarUnit;
+use paceline_core::plan::Portion;
 use paceline_core::units::{LONGEST_FLOOR, Span};
 
 /// The largest amount that is calculated with: 10^15 units.
@@ -29,14 +30,24 @@ impl Share {
     /// None of it.
     pub const NONE: Self = Self(0);
 
-    /// As a number: a million is all of it.
-    pub(crate) const fn in_millionths(self) -> u32 {
+    /// Millionths.
+    pub const fn as_millionths(self) -> u32 {
         self.0
     }
 
     /// In millionths, at most the whole.
     pub(crate) fn of_ppm(ppm: u32) -> Self {
         Self(ppm.min(Self::WHOLE.0))
+    }
+
+    /// The same as the core has it.
+    pub(crate) const fn portion(self) -> Portion {
+        Portion::from_millionths(self.0)
+    }
+
+    /// What the core has, as it is written.
+    pub(crate) const fn of_portion(portion: Portion) -> Self {
+        Self(portion.as_millionths())
     }
 
     /// So much of `amount`, rounded down, at least one unit.

@@ -5,7 +5,7 @@
 mod support;
 
 use paceline_config::{Catalogue, Config, Overrides, ProviderFacts, ResolveError, Scalar};
-use paceline_core::plan::{Owner, Refill};
+use paceline_core::plan::{Class, Owner, Portion, Refill, TenantPolicy, Weight};
 use paceline_core::units::Span;
 
 fn parse(text: &str) -> Config {
@@ -190,9 +190,9 @@ fn an_explanation_names_the_line_that_won() {
   requests_day      4500   day in UTC  window      cautious, burst 500  <-  paceline.yaml:13:35 (account)
   tokens            15000  1 min       continuous  cautious             <-  catalogue openai, tier 1, gpt-4o*
   account/requests  5000   1 min       continuous  cautious             <-  paceline.yaml:9:28 (account)
-  interactive max_wait 15 s, honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 3, paid_attempts 2
-  normal      max_wait 2 min, honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 5, paid_attempts 2
-  batch       max_wait 10 min <- paceline.yaml:14:31 (group), honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 8, paid_attempts 2
+  interactive max_wait 15 s, honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 3, paid_attempts 2, max_share 50%
+  normal      max_wait 2 min, honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 5, paid_attempts 2, guarantee 20%
+  batch       max_wait 10 min <- paceline.yaml:14:31 (group), honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 8, paid_attempts 2, guarantee 5%
   retries     share 20%, at_least 3/10s
 ";
     assert_eq!(found.to_string(), expected);
@@ -279,4 +279,32 @@ fn warnings_are_about_accounts_and_groups() {
              settings beside `models`",
         ]
     );
+}
+
+#[test]
+fn tenants_are_found_by_their_most_specific_entry() {
+    let config = parse(
+        "tenants:\n  \"*\": {weight: 2, max_priority: normal}\n  ads: {weight: 3}\n  \"ads-*\": {max_priority: batch}\n  \
+         web: {max_priority: interactive}\n",
+    );
+    let of = |name| {
+        let TenantPolicy { weight, max_priority } = config.tenant(name);
+        (weight.get(), max_priority)
+    };
+    assert_eq!(of("web"), (2, Class::Interactive));
+    assert_eq!(of("ads"), (3, Class::Normal), "what it does not say comes from the next entry");
+    assert_eq!(of("ads-2"), (2, Class::Batch));
+    assert_eq!(of("anybody"), (2, Class::Normal));
+    assert_eq!(parse("").tenant("ads"), TenantPolicy { weight: Weight::ONE, max_priority: Class::Interactive });
+    let reread = parse(&config.effective_yaml());
+    assert_eq!((reread.tenant("ads"), reread.hash()), (config.tenant("ads"), config.hash()));
+}
+
+#[test]
+fn shares_of_classes_are_resolved() {
+    let config = parse("classes: {batch: {guarantee: 12.5%}, interactive: {max_share: 80%}}");
+    let plan = config.resolve(&support::catalogue(), "openai", "x", "gpt-4o").unwrap();
+    assert_eq!(plan.class(Class::Batch).guarantee, Portion::from_millionths(125_000));
+    assert_eq!(plan.class(Class::Interactive).max_share, Portion::from_millionths(800_000));
+    assert_eq!(plan.class(Class::Normal).guarantee, Portion::from_millionths(200_000), "the default");
 }

@@ -28,6 +28,9 @@ pub const DEFAULT_TTL: Span = Span::from_secs(60);
 /// The longest life without a report.
 pub const LONGEST_TTL: Span = Span::from_secs(30 * 60);
 
+/// The tenant of asks that name none.
+pub const DEFAULT_TENANT: &str = "default";
+
 /// Where a call goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Target {

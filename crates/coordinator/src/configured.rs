@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use paceline_config::{Config, ResolveError};
 use paceline_core::mode::Modes;
-use paceline_core::plan::GroupPlan;
+use paceline_core::plan::{GroupPlan, TenantPolicy};
 use paceline_core::signal::Signal;
 use paceline_core::units::{FleetTime, Span};
 use paceline_signals::{Answer, catalogue};
@@ -46,6 +46,10 @@ impl Settings for Configured {
 
     fn tenant_modes(&self, tenant: &str) -> Modes {
         self.config.tenant_modes(tenant)
+    }
+
+    fn tenant(&self, tenant: &str) -> TenantPolicy {
+        self.config.tenant(tenant)
     }
 
     fn read(&self, provider: &str, answer: &AnswerParts<'_>) -> Signal {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use paceline_core::mode::Modes;
-use paceline_core::plan::GroupPlan;
+use paceline_core::plan::{GroupPlan, TenantPolicy};
 use paceline_core::signal::Signal;
 
 use crate::api::{CallError, Target};
@@ -30,6 +30,12 @@ pub trait Settings: Send + Sync + 'static {
 
     /// What a tenant's calls are in at most: each is in the mode that interferes less, of this and its target's.
     fn tenant_modes(&self, tenant: &str) -> Modes;
+
+    /// What holds for a tenant.
+    fn tenant(&self, tenant: &str) -> TenantPolicy {
+        let _ = tenant;
+        TenantPolicy::default()
+    }
 
     /// Reads a provider's answer.
     fn read(&self, provider: &str, answer: &AnswerParts<'_>) -> Signal;

@@ -2,6 +2,7 @@
 
 use crate::ceiling::Ceiling;
 use crate::drain::Drain;
+use crate::fair::ClassTurns;
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::level::{Level, Rate};
@@ -111,6 +112,8 @@ pub struct BucketState {
     pub floor: Option<Floor>,
     /// Units in use, for buckets without refill.
     pub holds: Holds,
+    /// What the classes have coming here.
+    pub classes: ClassTurns,
 }
 
 /// What a grant took from a bucket.
@@ -161,6 +164,7 @@ impl BucketState {
             ceiling: Ceiling::default(),
             floor: None,
             holds: Holds::default(),
+            classes: ClassTurns::default(),
         }
     }
 
@@ -267,7 +271,17 @@ impl BucketState {
     }
 
     /// Takes `cost` for a call to be sent at `send`, whose place in the paced line was `base`; returns the marks and the window.
-    pub fn take(&mut self, cost: Milli, base: FleetTime, send: FleetTime, waited: bool, hold_until: FleetTime) -> Taken {
+    ///
+    /// `kept`: so much of it had been kept in the bucket for this call, and holds up nobody behind it.
+    pub fn take(
+        &mut self,
+        cost: Milli,
+        kept: Milli,
+        base: FleetTime,
+        send: FleetTime,
+        waited: bool,
+        hold_until: FleetTime,
+    ) -> Taken {
         self.note_work(send);
         let early = self.trail.step(send, self.fired, self.effective().per);
         self.fired = self.fired.saturating_add(cost.as_milli());
@@ -290,7 +304,7 @@ impl BucketState {
         let likely = self.likely_use(cost);
         self.burst.debit(send, likely, &burst);
         if waited {
-            self.paced_until = self.paced_until.max(base) + self.gap(cost, send);
+            self.paced_until = self.paced_until.max(base) + self.gap(cost - kept, send);
         }
         Taken { mark: self.fired, early, window_end: self.window_end }
     }

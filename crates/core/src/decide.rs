@@ -4,7 +4,7 @@
 //! Order says who is next; only levels say whether. Every grant debits every bucket it touches or none.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rand::Rng;
@@ -17,14 +17,17 @@ use crate::exhausted;
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::jitter::uniform;
-use crate::lease::{Charge, Serial};
+use crate::lanes::Line;
+use crate::lease::Charge;
 use crate::opening::Opening;
 use crate::plan::{CONCURRENCY, Class};
-use crate::queue::{Ask, AskId, LaneKey, Queue};
+use crate::queue::{Ask, AskId, Queue};
 use crate::signal::Source;
 use crate::units::{FleetTime, Milli, Span};
 use crate::value::{Binding, ScopeValue};
 
+/// A slot that is firm so long ahead reaches the worker in time.
+const IN_TIME: Span = Span::from_millis(20);
 /// After a floor, a call alone in line is moved within at most this.
 const ALONE_JITTER: Span = Span::from_secs(5);
 /// From this window on, an empty bucket is a used-up quota and not a wait.
@@ -115,6 +118,18 @@ pub fn decide<R: Rng + ?Sized>(value: &mut ScopeValue, queue: &mut Queue, now: F
 
 /// What holds `ask` up at `now`. `waited`: it has been in line, so pacing and margin apply.
 pub fn outlook(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime, waited: bool) -> Outlook {
+    outlook_beside(value, binding, ask, now, waited, |_| Milli::ZERO)
+}
+
+/// The same, beside what is kept in the buckets for others.
+fn outlook_beside(
+    value: &ScopeValue,
+    binding: &Binding,
+    ask: &Ask,
+    now: FleetTime,
+    waited: bool,
+    kept: impl Fn(usize) -> Milli,
+) -> Outlook {
     let mut openings: Vec<(Opening, Option<usize>)> = Vec::with_capacity(binding.buckets.len() + 3);
     let mut standing = None;
     let group = value.groups.get(binding.group);
@@ -137,7 +152,7 @@ pub fn outlook(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime,
     for index in &binding.buckets {
         let Some(bucket) = value.buckets.get(*index) else { continue };
         let (cost, _) = charge_for(value, ask, *index);
-        let opening = bucket.opens(cost, now, waited);
+        let opening = bucket.opens_beside(cost, kept(*index), now, waited);
         if opening.source == Source::Concurrency {
             ends_at = ends_at.max(opening.at);
         }
@@ -333,89 +348,113 @@ pub(crate) fn bind(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Binding
 }
 
 struct Round {
-    /// Buckets that a call with an older or more urgent claim waits for.
+    line: Line,
+    /// Buckets that a call waits for whose turn comes before all that follow.
     claimed: HashSet<usize>,
-    /// Buckets that somebody has been waiting for already.
-    contended: HashSet<usize>,
     alone: bool,
 }
 
+/// What became of a call whose turn it was.
+enum Stepped {
+    /// It left the queue; true: granted.
+    Gone(bool),
+    /// It waits, for a bucket or something else.
+    Held { source: Source, bucket: Option<usize>, label: Arc<str> },
+}
+
 fn grant_heads<R: Rng + ?Sized>(value: &mut ScopeValue, queue: &mut Queue, now: FleetTime, rng: &mut R, pass: &mut Pass) {
-    let mut heads: BinaryHeap<Reverse<(Class, Serial, LaneKey)>> = BinaryHeap::new();
-    let mut round = Round { claimed: HashSet::new(), contended: HashSet::new(), alone: queue.len() == 1 };
-    for (key, lane) in queue.lanes() {
-        let Some(head) = lane.head() else { continue };
-        heads.push(Reverse((key.class, head.ask.stamp, key.clone())));
-        if !head.fresh {
-            let ask = head.ask.clone();
-            round.contended.extend(bind(value, &ask, now).buckets);
-        }
-    }
-    while let Some(Reverse((class, _, key))) = heads.pop() {
-        let Some(head) = queue.lane(&key).and_then(|lane| lane.head()) else { continue };
+    let mut round = Round { line: Line::new(value, queue, now), claimed: HashSet::new(), alone: queue.len() == 1 };
+    while let Some(next) = round.line.next(value, queue, now) {
+        let Some(head) = queue.lane(&next.key).and_then(|lane| lane.head()) else { continue };
         let (ask, fresh) = (head.ask.clone(), head.fresh);
-        let stepped = step_head(value, queue, &key, &ask, fresh, now, rng, &mut round, pass);
-        if stepped && let Some(next) = queue.lane(&key).and_then(|lane| lane.head()) {
-            heads.push(Reverse((class, next.ask.stamp, key.clone())));
+        match step_head(value, queue, &ask, fresh, now, rng, &mut round, pass) {
+            Stepped::Gone(granted) => {
+                if granted {
+                    round.line.served(&next, value, &ask, now);
+                }
+                round.line.put_back(&next, value, queue);
+            }
+            Stepped::Held { source, bucket, label } => round.line.hold(&next, value, queue, source, bucket, &label, now),
         }
     }
 }
 
-/// Decides about one head; true when it left the queue.
+/// Decides about one head.
 #[expect(clippy::too_many_arguments, reason = "one pass's state; a struct would only rename it")]
 fn step_head<R: Rng + ?Sized>(
     value: &mut ScopeValue,
     queue: &mut Queue,
-    key: &LaneKey,
     ask: &Ask,
     fresh: bool,
     now: FleetTime,
     rng: &mut R,
     round: &mut Round,
     pass: &mut Pass,
-) -> bool {
+) -> Stepped {
     let binding = bind(value, ask, now);
     if let Some(taken) = binding.buckets.iter().find(|index| round.claimed.contains(index)) {
         let label = value.buckets.get(*taken).map_or_else(|| Arc::from(""), |bucket| Arc::from(bucket.plan.id.label()));
-        hold_up(queue, key, Source::FairShare, &label);
-        return false;
+        return Stepped::Held { source: Source::FairShare, bucket: Some(*taken), label };
     }
     // Another call of this pass may have been the one probe.
     if let Some(denial) = exhausted::denial(value, &binding, now) {
         deny(queue, ask.id, now, denial, pass);
-        return true;
+        return Stepped::Gone(false);
     }
     let is_calm = value.rated(&binding.buckets).any(|bucket| bucket.is_calm(now));
-    let is_first = fresh && !binding.buckets.iter().any(|index| round.contended.contains(index));
+    let is_first = fresh && !binding.buckets.iter().any(|index| round.line.contended.contains(index));
     if !is_calm && (is_first || is_starting(value, &binding)) {
         let seen = outlook(value, &binding, ask, now, false);
         if seen.opening.at <= now {
             grant(value, queue, ask, &binding, &seen, now, None, pass, now);
-            return true;
+            return Stepped::Gone(true);
         }
         end_start(value, &binding, &seen);
     }
-    let seen = outlook(value, &binding, ask, now, true);
+    let seen = outlook_beside(value, &binding, ask, now, true, |index| round.line.kept_from(ask.class, index));
     if let Some(denial) = verdict(value, &binding, ask, &seen, now) {
         deny(queue, ask.id, now, denial, pass);
-        return true;
+        return Stepped::Gone(false);
     }
-    if seen.opening.at <= now + key.class.horizon() && seen.ends_at <= now {
+    let ahead = firm_ahead(value, &binding, ask, now);
+    if seen.opening.at <= now + ahead && seen.ends_at <= now {
         let base = seen.opening.at.max(now);
         let send = base + jitter(value, &binding, ask, &seen, base, round.alone, rng);
         grant(value, queue, ask, &binding, &seen, send, Some(base), pass, now);
-        return true;
+        return Stepped::Gone(true);
     }
-    hold_up(queue, key, seen.opening.source, &seen.bucket);
-    let decidable_at = (seen.opening.at - key.class.horizon()).max(seen.ends_at);
+    let decidable_at = (seen.opening.at - ahead).max(seen.ends_at);
     if seen.opening.at != FleetTime::MAX {
         sooner(&mut pass.look_again_at, decidable_at);
     }
-    round.contended.extend(&binding.buckets);
+    round.line.contended.extend(&binding.buckets);
     // A call that waits for a shared bucket comes before later ones in it; one that waits for something of its own keeps
     // nobody else.
     round.claimed.extend(seen.binding_bucket);
-    false
+    // Where no limit is known yet, calls in flight are what classes share, by any bucket's count of them.
+    let shared =
+        || binding.buckets.iter().copied().find(|index| value.buckets.get(*index).is_some_and(|bucket| !bucket.is_held()));
+    let bucket = if seen.opening.source == Source::Ramp { shared() } else { seen.binding_bucket };
+    Stepped::Held { source: seen.opening.source, bucket, label: seen.bucket }
+}
+
+/// How far ahead a slot is firm: the horizon of the class, and for batch at most half of a spacing where that is longer than
+/// what a replica needs to be in time, so that a chat that comes next gets the next slot but one at the latest.
+fn firm_ahead(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime) -> Span {
+    let horizon = ask.class.horizon();
+    if ask.class != Class::Batch {
+        return horizon;
+    }
+    horizon.min(spacing(value, binding, ask, now).scaled(0.5).max(IN_TIME))
+}
+
+/// The distance to the next slot after this call, on the slowest of its buckets.
+fn spacing(value: &ScopeValue, binding: &Binding, ask: &Ask, at: FleetTime) -> Span {
+    let gaps = binding.buckets.iter().filter_map(|index| {
+        let bucket = value.buckets.get(*index).filter(|bucket| !bucket.is_held())?;
+        Some(bucket.gap(charge_for(value, ask, *index).0, at))
+    });
+    gaps.max().unwrap_or(Span::ZERO)
 }
 
 /// Whether the group is still starting: what its buckets show is then sent as fast as calls prove that it may go together.
@@ -434,12 +473,6 @@ fn end_start(value: &mut ScopeValue, binding: &Binding, seen: &Outlook) {
     }
 }
 
-fn hold_up(queue: &mut Queue, key: &LaneKey, source: Source, bucket: &Arc<str>) {
-    if let Some(lane) = queue.lane_mut(key) {
-        lane.ledger.set(source, bucket);
-    }
-}
-
 /// How far a slot at `base` is moved: uniform within its own spacing, at most the class's horizon, and never so far that a
 /// brimming bucket would lose units; after a floor, alone in line, within the floor's length instead (at most 5 s), because
 /// nobody knows who else was told the same.
@@ -452,18 +485,14 @@ fn jitter<R: Rng + ?Sized>(
     alone: bool,
     rng: &mut R,
 ) -> Span {
-    let mut spacing = Span::ZERO;
-    let mut room = Span::MAX;
-    for index in &binding.buckets {
-        let Some(bucket) = value.buckets.get(*index).filter(|bucket| !bucket.is_held()) else { continue };
-        let (cost, _) = charge_for(value, ask, *index);
-        spacing = spacing.max(bucket.gap(cost, base));
-        room = room.min(bucket.room(base));
-    }
+    let spacing = spacing(value, binding, ask, base);
+    let room = value.rated(&binding.buckets).map(|bucket| bucket.room(base)).min().unwrap_or(Span::MAX);
     let after_floor = seen.floor.filter(|floor| alone && floor.until == base).map(|floor| floor.length().min(ALONE_JITTER));
     let latest = ask.wait_until - base;
     let window = match after_floor {
         Some(window) => window,
+        // A person waits: half of that is enough where order has broken the herd already.
+        None if ask.class == Class::Interactive && !alone => spacing.scaled(0.5).min(ask.class.horizon()).min(room),
         None => spacing.min(ask.class.horizon()).min(room),
     };
     uniform(rng, window.min(latest.at_least_zero() + Span::from_micros(1)))
@@ -515,7 +544,8 @@ pub(crate) fn take(
         let (amount, guessed) = charge_for(value, ask, *index);
         let Some(bucket) = value.buckets.get_mut(*index) else { continue };
         let held = bucket.is_held();
-        let taken = bucket.take(amount, at.0, at.1, waited, hold_until);
+        let kept = bucket.kept_for(ask.class, amount, at.0);
+        let taken = bucket.take(amount, kept, at.0, at.1, waited, hold_until);
         charges.push(Charge {
             bucket: plan.id.clone(),
             amount,

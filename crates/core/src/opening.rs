@@ -54,6 +54,17 @@ impl BucketState {
         opening
     }
 
+    /// The same beside units that are kept for a class with a guarantee: they stay in the bucket until its call has enough.
+    pub fn opens_beside(&self, cost: Milli, kept: Milli, now: FleetTime, waited: bool) -> Opening {
+        let mut opening = self.opens(cost, now, waited);
+        let Some(rate) = self.rate().filter(|_| self.started && kept > Milli::ZERO) else { return opening };
+        let at = self.level.reaches((cost + margin(&rate, cost) + kept).min(rate.capacity), &rate);
+        if at > opening.at {
+            (opening.at, opening.source) = (at, Source::FairShare);
+        }
+        opening
+    }
+
     fn opens_held(&self, cost: Milli, now: FleetTime, opening: Opening) -> Opening {
         let Some(capacity) = self.capacity() else { return opening };
         let short = cost - (capacity - self.holds.in_use(now));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::calendar::Calendar;
 use crate::mode::Modes;
 use crate::retry_budget::RetryPolicy;
-use crate::units::Span;
+use crate::units::{Milli, Span};
 
 /// The meter that counts calls in flight.
 pub const CONCURRENCY: &str = "concurrency";
@@ -56,6 +56,76 @@ impl Class {
     }
 }
 
+/// A part of the whole, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Portion(u32);
+
+impl Portion {
+    /// None of it.
+    pub const NONE: Self = Self(0);
+    /// All of it.
+    pub const WHOLE: Self = Self(1_000_000);
+
+    /// So many millionths; more than the whole is the whole.
+    pub const fn from_millionths(millionths: u32) -> Self {
+        Self(if millionths > Self::WHOLE.0 { Self::WHOLE.0 } else { millionths })
+    }
+
+    /// Millionths.
+    pub const fn as_millionths(self) -> u32 {
+        self.0
+    }
+
+    /// So much of an amount, rounded down to a thousandth of a unit.
+    pub fn of(self, amount: Milli) -> Milli {
+        let part = i128::from(amount.as_milli()) * i128::from(self.0) / i128::from(Self::WHOLE.0);
+        Milli::from_milli(i64::try_from(part).unwrap_or(i64::MAX))
+    }
+}
+
+/// How much of what is there a tenant gets in relation to others of its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(u32);
+
+impl Weight {
+    /// The weight of who has none of its own.
+    pub const ONE: Self = Self(1);
+    /// The largest weight.
+    pub const MOST: Self = Self(1_000);
+
+    /// From 1 to 1,000; what lies outside is clamped.
+    pub const fn new(weight: u32) -> Self {
+        Self(if weight < 1 {
+            1
+        } else if weight > Self::MOST.0 {
+            Self::MOST.0
+        } else {
+            weight
+        })
+    }
+
+    /// As a number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// What holds for a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantPolicy {
+    /// Its weight among the tenants of a class.
+    pub weight: Weight,
+    /// The most urgent class it may ask in; a more urgent ask is lowered to it.
+    pub max_priority: Class,
+}
+
+impl Default for TenantPolicy {
+    /// Weight 1, any class.
+    fn default() -> Self {
+        Self { weight: Weight::ONE, max_priority: Class::Interactive }
+    }
+}
+
 /// What is promised to a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassPolicy {
@@ -67,21 +137,40 @@ pub struct ClassPolicy {
     pub attempts: u32,
     /// How often a call is sent at most when the attempt may have been paid for (time-outs, 500s).
     pub paid_attempts: u32,
+    /// The part of a bucket that the class gets at least while it waits for it, whatever more urgent classes want.
+    pub guarantee: Portion,
+    /// The part of a bucket that the class gets at most while other classes wait for it.
+    pub max_share: Portion,
 }
 
 impl ClassPolicy {
     /// The default of a class.
     pub const fn default_of(class: Class) -> Self {
         match class {
-            Class::Interactive => {
-                Self { max_wait: Span::from_secs(15), honor_cap: Span::from_secs(15), attempts: 3, paid_attempts: 2 }
-            }
-            Class::Normal => {
-                Self { max_wait: Span::from_secs(120), honor_cap: Span::from_secs(90), attempts: 5, paid_attempts: 2 }
-            }
-            Class::Batch => {
-                Self { max_wait: Span::from_secs(3_600), honor_cap: Span::from_secs(900), attempts: 8, paid_attempts: 2 }
-            }
+            Class::Interactive => Self {
+                max_wait: Span::from_secs(15),
+                honor_cap: Span::from_secs(15),
+                attempts: 3,
+                paid_attempts: 2,
+                guarantee: Portion::NONE,
+                max_share: Portion::from_millionths(500_000),
+            },
+            Class::Normal => Self {
+                max_wait: Span::from_secs(120),
+                honor_cap: Span::from_secs(90),
+                attempts: 5,
+                paid_attempts: 2,
+                guarantee: Portion::from_millionths(200_000),
+                max_share: Portion::WHOLE,
+            },
+            Class::Batch => Self {
+                max_wait: Span::from_secs(3_600),
+                honor_cap: Span::from_secs(900),
+                attempts: 8,
+                paid_attempts: 2,
+                guarantee: Portion::from_millionths(50_000),
+                max_share: Portion::WHOLE,
+            },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Who waits, in what order: a pure structure in the memory of the replica that holds the calls.
 //!
-//! A *lane* holds the calls of one class in one group, first come first served by stamp. Absent callers (away with a ticket)
+//! A *lane* holds the calls of one tenant and class in one group, first come first served by stamp. Absent callers (away with a ticket)
 //! are remembered only to tell the others how many are ahead; they are never granted anything. A call with a floor of its own
 //! (the provider refused this call alone) is *parked* until shortly before that floor ends: it keeps its place and nobody waits
 //! behind it.
@@ -10,14 +10,21 @@ use std::sync::Arc;
 
 use crate::amounts::Amounts;
 use crate::delays::{self, Cause, DelayPart, Ledger, RunnerUp, Snapshot};
+use crate::fair::lane_hash;
 use crate::lease::{CallFloor, Serial};
-use crate::plan::{Class, GroupPlan};
+use crate::plan::{Class, GroupPlan, Portion, Weight};
+use crate::signal::Source;
 use crate::tally::Sent;
 use crate::units::{FleetTime, Span};
 use crate::usage::CallKind;
 
 /// The most calls that wait in one group.
 pub const MOST_WAITING_IN_GROUP: usize = 10_000;
+
+/// From so many lanes on, further tenants of a class and group share [`SHARED_LANES`] lanes by hash.
+pub const MOST_OWN_LANES: usize = 64;
+/// Lanes that tenants share for whom there is no lane of their own.
+pub const SHARED_LANES: u64 = 16;
 
 /// Names a waiting call within its queue; given by the coordinator.
 pub type AskId = u64;
@@ -33,6 +40,10 @@ pub struct Ask {
     pub sent: Sent,
     /// How urgent.
     pub class: Class,
+    /// Among whom capacity is shared.
+    pub tenant: Arc<str>,
+    /// Its weight among the tenants of its class.
+    pub weight: Weight,
     /// What limits apply.
     pub plan: Arc<GroupPlan>,
     /// What it costs, as stated.
@@ -68,6 +79,8 @@ pub struct LaneKey {
     pub class: Class,
     /// The group's key.
     pub group: Arc<str>,
+    /// The tenant, or `other:NN` where many tenants share a lane.
+    pub tenant: Arc<str>,
 }
 
 /// A call in a lane.
@@ -84,7 +97,7 @@ pub struct Waiting {
     parked: Option<(FleetTime, Cause)>,
 }
 
-/// Calls of one class in one group.
+/// Calls of one tenant and class in one group.
 #[derive(Clone, Debug)]
 pub struct Lane {
     /// Present callers by stamp, parked ones included.
@@ -97,6 +110,8 @@ pub struct Lane {
     absent: BTreeMap<Serial, FleetTime>,
     /// What held the lane up, in total.
     pub ledger: Ledger,
+    /// The bucket it was last found waiting for, by its position in the value.
+    pub(crate) waits_on: Option<usize>,
 }
 
 /// All lanes of one scope.
@@ -130,20 +145,22 @@ impl Kinds {
 pub struct Standing {
     /// Callers before it in its lane, absent ones included.
     pub ahead: u64,
-    /// Present callers before it, in its lane and in more urgent lanes of its group.
+    /// Present callers that will go before it: in its lane, of other tenants of its class as many as their weight gives them
+    /// meanwhile, and of more urgent classes as many as its guarantee lets pass.
     pub present_ahead: u64,
 }
 
 impl Queue {
     /// Puts a call in its lane.
     pub fn push(&mut self, ask: Ask, now: FleetTime) {
-        let key = LaneKey { class: ask.class, group: ask.plan.key.clone() };
+        let key = self.lane_for(&ask);
         let lane = self.lanes.entry(key.clone()).or_insert_with(|| Lane {
             waiting: BTreeMap::new(),
             ready: BTreeSet::new(),
             parked: BTreeSet::new(),
             absent: BTreeMap::new(),
             ledger: Ledger::new(now),
+            waits_on: None,
         });
         lane.ledger.advance(now);
         lane.absent.remove(&ask.stamp);
@@ -166,6 +183,20 @@ impl Queue {
         let fresh = ask.prior.is_empty();
         let snapshot = lane.ledger.snapshot();
         lane.waiting.insert(ask.stamp, Waiting { ask, fresh, runner_up: None, snapshot, parked });
+    }
+
+    /// The tenant's own lane, or one that it shares with others where there are many. A tenant with calls in a shared lane stays
+    /// in it, so that none of its calls overtakes another.
+    fn lane_for(&self, ask: &Ask) -> LaneKey {
+        let own = LaneKey { class: ask.class, group: ask.plan.key.clone(), tenant: ask.tenant.clone() };
+        if self.lanes.contains_key(&own) {
+            return own;
+        }
+        let number = lane_hash(&ask.tenant) % SHARED_LANES;
+        let shared = LaneKey { tenant: Arc::from(format!("other:{number:02}")), ..own.clone() };
+        let is_only_one = || !self.lanes.keys().any(|key| key.class == own.class && key.group == own.group);
+        let has_own = !self.lanes.contains_key(&shared) && (self.lanes.len() < MOST_OWN_LANES || is_only_one());
+        if has_own { own } else { shared }
     }
 
     /// Takes a call out; `None` if it is not there. With its wait so far by cause, which adds up to `now - asked_at`.
@@ -229,9 +260,12 @@ impl Queue {
         self.lanes.iter()
     }
 
-    /// A lane.
-    pub fn lane_mut(&mut self, key: &LaneKey) -> Option<&mut Lane> {
-        self.lanes.get_mut(key)
+    /// From now on this holds a lane up: `waits_on` is the position of the bucket it waits for, if it is one.
+    pub(crate) fn hold_up(&mut self, key: &LaneKey, source: Source, bucket: &Arc<str>, waits_on: Option<usize>) {
+        if let Some(lane) = self.lanes.get_mut(key) {
+            lane.ledger.set(source, bucket);
+            lane.waits_on = waits_on;
+        }
     }
 
     /// A lane.
@@ -278,14 +312,23 @@ impl Queue {
     pub fn standing(&self, id: AskId) -> Standing {
         let Some((key, stamp)) = self.places.get(&id) else { return Standing::default() };
         let mut standing = Standing::default();
-        for (other, lane) in self.lanes.iter().filter(|(other, _)| other.group == key.group && other.class <= key.class) {
-            let before = if other.class < key.class { lane.waiting.len() } else { lane.waiting.range(..stamp).count() };
-            standing.present_ahead += u64::try_from(before).unwrap_or(u64::MAX);
-            if other == key {
-                let absent = lane.absent.range(..stamp).count();
-                standing.ahead = u64::try_from(before + absent).unwrap_or(u64::MAX);
+        let Some(own) = self.lanes.get(key) else { return standing };
+        let before = own.waiting.range(..stamp).count();
+        standing.ahead = as_u64(before.saturating_add(own.absent.range(..stamp).count()));
+        let (mut of_class, mut urgent) = (before, 0_usize);
+        for (other, lane) in self.lanes.iter().filter(|(other, _)| other.group == key.group && *other != key) {
+            if other.class < key.class {
+                urgent = urgent.saturating_add(lane.waiting.len());
+            } else if other.class == key.class {
+                of_class = of_class.saturating_add(lane.goes_before(own, before));
             }
         }
+        // Its class's guarantee bounds how many urgent ones go before each of its calls.
+        let guarantee =
+            own.waiting.get(stamp).map_or(0, |waiting| u64::from(waiting.ask.plan.class(key.class).guarantee.as_millionths()));
+        let whole = u64::from(Portion::WHOLE.as_millionths());
+        let most = as_u64(of_class).saturating_add(1).saturating_mul(whole - guarantee).checked_div(guarantee);
+        standing.present_ahead = as_u64(of_class).saturating_add(as_u64(urgent).min(most.unwrap_or(u64::MAX)));
         standing
     }
 
@@ -335,6 +378,13 @@ impl Lane {
         self.ready.first().and_then(|stamp| self.waiting.get(stamp))
     }
 
+    /// How many of this lane's calls go while `before` of another one of its class go, by weight.
+    fn goes_before(&self, other: &Self, before: usize) -> usize {
+        let weight = |lane: &Self| lane.head().map_or(1, |head| u64::from(head.ask.weight.get()));
+        let turns = as_u64(before).saturating_mul(weight(self)) / weight(other).max(1);
+        usize::try_from(turns).unwrap_or(usize::MAX).min(self.waiting.len())
+    }
+
     /// How many wait: those who are here, and those who are away with a ticket.
     pub fn depth(&self) -> usize {
         self.waiting.len() + self.absent.len()
@@ -365,4 +415,8 @@ impl Lane {
             }
         }
     }
+}
+
+fn as_u64(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }

@@ -6,6 +6,7 @@ use crate::amounts::Amounts;
 use crate::breaker::Breaker;
 use crate::bucket::BucketState;
 use crate::exhausted::{Exhausted, LONGEST_INTERVAL};
+use crate::fair::{CrewTurns, LINGER};
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::plan::{BucketId, BucketPlan, GroupPlan, Refill};
@@ -76,6 +77,8 @@ pub struct GroupState {
     pub tally: Tally,
     /// The group is out of money or quota.
     pub exhausted: Option<Exhausted>,
+    /// What its lanes have had.
+    pub crews: CrewTurns,
 }
 
 impl GroupState {
@@ -96,6 +99,7 @@ impl GroupState {
             breaker: Breaker::default(),
             tally: Tally::default(),
             exhausted: None,
+            crews: CrewTurns::default(),
         }
     }
 }
@@ -200,6 +204,9 @@ impl ScopeValue {
         for bucket in &mut self.buckets {
             bucket.holds.expire(now);
         }
+        for crew in self.groups.iter_mut().flat_map(|group| &mut group.crews.0) {
+            crew.forget(now);
+        }
         self.groups.iter_mut().map(|group| group.flights.expire(now).as_units_floor()).sum()
     }
 
@@ -222,6 +229,9 @@ impl ScopeValue {
             pull(&mut bucket.paced_until, ahead);
             pull(&mut bucket.opens_at, ahead);
             pull(&mut bucket.window_end, per + per);
+            for turn in &mut bucket.classes.0 {
+                pull(&mut turn.waits_until, LINGER);
+            }
             if let Some(floor) = &mut bucket.floor {
                 pull(&mut floor.until, longest);
             }

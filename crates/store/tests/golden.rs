@@ -15,10 +15,11 @@ use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::ceiling::Ceiling;
 use paceline_core::drain::{Base, Drain};
 use paceline_core::exhausted::Exhausted;
+use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, LaneTurn, Turn};
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
-use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::plan::{BucketId, BucketPlan, Class, Owner, Refill, StartLevel};
 use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
 use paceline_core::tally::{Counts, Tally};
@@ -74,6 +75,9 @@ fn value() -> ScopeValue {
         Some(Exhausted { since, until, interval: Span::from_secs(120) })
     };
     group.exhausted = exhausted(111);
+    let lane = LaneTurn { lane: u64::MAX - 5, turn: Turn::from_nanos(7_000_000_001), at: NOW - Span::from_millis(3) };
+    let (turn, clock) = (Turn::from_nanos(8_000_000_000), Turn::from_nanos(6_999_999_999));
+    *group.crews.of_mut(Class::Normal) = CrewTurn { turn, clock, lanes: vec![lane] };
     ScopeValue {
         buckets: vec![tokens(), daily_requests(), concurrency()],
         groups: vec![group, GroupState::new(Arc::from(""), false)],
@@ -187,7 +191,14 @@ fn concurrency() -> BucketState {
     let mut holds = Holds::default();
     holds.take(NOW + Span::from_secs(61), Milli::from_units(3));
     holds.take(NOW + Span::from_secs(320), Milli::from_units(1));
-    BucketState { holds, ..BucketState::new(plan(Owner::Account, "concurrency", "concurrency", Refill::Held)) }
+    let mut classes = ClassTurns::default();
+    *classes.of_mut(Class::Batch) = ClassTurn {
+        waits_until: NOW + Span::from_secs(2),
+        owed: Milli::from_milli(950),
+        over: Milli::from_milli(-4_000),
+        clock: Turn::from_nanos(12_345),
+    };
+    BucketState { holds, classes, ..BucketState::new(plan(Owner::Account, "concurrency", "concurrency", Refill::Held)) }
 }
 
 fn plan(owner: Owner, name: &str, meter: &str, refill: Refill) -> BucketPlan {

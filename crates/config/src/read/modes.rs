@@ -32,9 +32,9 @@ fn split(node: &Node, path: &str, problems: &mut Problems) -> Option<Modes> {
         }
     }
     fields.close(problems);
-    let [off, shadow, enforce] = parts.map(Share::in_millionths);
+    let [off, shadow, enforce] = parts.map(Share::as_millionths);
     let sum = off + shadow + enforce;
-    if is_readable && sum != Share::WHOLE.in_millionths() {
+    if is_readable && sum != Share::WHOLE.as_millionths() {
         let message = format!("the parts add up to {}%, not to 100%", f64::from(sum) / 1e4);
         problems.add(Problem::at(node.pos, path, message).help("say what every call is in: {enforce: 20%, shadow: 80%}"));
         return None;

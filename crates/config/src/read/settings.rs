@@ -1,6 +1,6 @@
 //! The settings that may stand at every level, and what is promised to classes.
 
-use paceline_core::plan::{Class, StartLevel};
+use paceline_core::plan::{Class, ClassPolicy, StartLevel};
 
 use super::modes::modes;
 use super::retries::retries;
@@ -110,6 +110,7 @@ pub(super) fn classes(node: &Node, problems: &mut Problems) -> ClassSettings {
         };
         one_class(class, &entry.node, &mut out, problems);
     }
+    check_shares(&out, problems);
     out
 }
 
@@ -120,10 +121,48 @@ fn one_class(class: Class, node: &Node, out: &mut ClassSettings, problems: &mut 
     one_value(&mut fields, "honor_cap", class, span, &mut out.honor_cap, problems);
     one_value(&mut fields, "attempts", class, tries, &mut out.attempts, problems);
     one_value(&mut fields, "paid_attempts", class, tries, &mut out.paid_attempts, problems);
-    let never = |_: &Value| false;
-    fields.not_yet("guarantee", "remove it", never, problems);
-    fields.not_yet("max_share", "remove it", never, problems);
+    one_value(&mut fields, "guarantee", class, share, &mut out.guarantee, problems);
+    one_value(&mut fields, "max_share", class, max_share, &mut out.max_share, problems);
     fields.close(problems);
+}
+
+fn max_share(node: &Node, path: &str, problems: &mut Problems) -> Option<Share> {
+    let value = share(node, path, problems)?;
+    if value == Share::NONE {
+        let problem = Problem::at(node.pos, path, "0% would let nothing through while others wait");
+        problems.add(problem.help("write at least 1%, or 100% for no bound"));
+        return None;
+    }
+    Some(value)
+}
+
+/// Guarantees are kept together: they come to the whole at most, and none is more than its class may have.
+fn check_shares(classes: &ClassSettings, problems: &mut Problems) {
+    let of = |class: Class| {
+        let default = ClassPolicy::default_of(class);
+        let (guarantee, most) = (classes.guarantee.get(class), classes.max_share.get(class));
+        let value = |written: Option<Written<Share>>, default| written.map_or(Share::of_portion(default), |found| found.value);
+        (value(guarantee, default.guarantee), value(most, default.max_share), guarantee.or(most).map(|written| written.pos))
+    };
+    for class in Class::ALL {
+        let (guarantee, most, pos) = of(class);
+        if let Some(pos) = pos.filter(|_| guarantee > most) {
+            let path = format!("classes.{}", class.name());
+            let message = format!("a guarantee of {guarantee} is more than the max_share of {most}");
+            problems.add(Problem::at(pos, &path, message).help("lower the one or raise the other"));
+        }
+    }
+    let parts = Class::ALL.map(of);
+    let sum: u32 = parts.iter().map(|(guarantee, ..)| guarantee.as_millionths()).sum();
+    let written = Class::ALL.into_iter().filter_map(|class| classes.guarantee.get(class)).next_back();
+    if let Some(written) = written.filter(|_| sum > Share::WHOLE.as_millionths()) {
+        let list: Vec<String> =
+            Class::ALL.iter().zip(parts).map(|(class, (guarantee, ..))| format!("{} {guarantee}", class.name())).collect();
+        let message = format!("the guarantees come to more than 100%: {}", list.join(", "));
+        problems.add(
+            Problem::at(written.pos, "classes", message).help("lower one of them; a class that names none has its default"),
+        );
+    }
 }
 
 fn one_value<T: Copy>(

@@ -10,8 +10,6 @@ use crate::resolve::{account_chain, nearest};
 
 /// The tenant of calls that name none.
 const DEFAULT_TENANT: &str = "default";
-/// What holds for tenants that the file does not name.
-const EVERY_OTHER: &str = "*";
 
 /// The modes at the end of a chain of levels, and where they are written, if anywhere.
 pub(super) fn modes(config: &Config, chain: &[(&Settings, &'static str)]) -> (Modes, Option<Origin>) {
@@ -43,7 +41,6 @@ impl Config {
     /// nothing is written adds nothing.
     pub fn tenant_modes(&self, tenant: &str) -> Modes {
         let name = if tenant.is_empty() { DEFAULT_TENANT } else { tenant };
-        let written = self.tenants.get(name).or_else(|| self.tenants.get(EVERY_OTHER));
-        written.and_then(|tenant| tenant.mode).map_or_else(Modes::default, |written| written.value)
+        self.of_tenant(name, |tenant| tenant.mode).unwrap_or_default()
     }
 }

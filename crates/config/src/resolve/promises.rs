@@ -1,11 +1,12 @@
 //! What is promised to each class: the nearest level that says it, else the default.
 
-use paceline_core::plan::{Class, ClassPolicy};
+use paceline_core::plan::{Class, ClassPolicy, Portion};
 
 use super::group::Layers;
 use crate::explain::{Origin, SettingOrigin};
 use crate::identify::Identity;
 use crate::model::{ByClass, ClassSettings, Config};
+use crate::quantity::Share;
 
 /// The policies by [`Class::index`], and where each value that is not the default comes from.
 pub(super) fn promises(
@@ -25,6 +26,13 @@ pub(super) fn promises(
         reader.read("honor_cap", |level| &level.honor_cap, &mut policy.honor_cap);
         reader.read("attempts", |level| &level.attempts, &mut policy.attempts);
         reader.read("paid_attempts", |level| &level.paid_attempts, &mut policy.paid_attempts);
+        let mut portion = |name, of: fn(&ClassSettings) -> &ByClass<Share>, slot: &mut Portion| {
+            let mut share = Share::of_portion(*slot);
+            reader.read(name, of, &mut share);
+            *slot = share.portion();
+        };
+        portion("guarantee", |level| &level.guarantee, &mut policy.guarantee);
+        portion("max_share", |level| &level.max_share, &mut policy.max_share);
         policy
     });
     (policies, origins)

@@ -16,7 +16,7 @@ pub(super) fn retries(config: &Config, identity: &Identity<'_>, layers: &Layers<
     let mut policy = RetryPolicy::default();
     let mut origins = RetryOrigins::default();
     if let Some((share, origin)) = nearest(&levels, |level| level.share) {
-        policy.share_ppm = share.in_millionths();
+        policy.share_ppm = share.portion().as_millionths();
         origins.share = Some(origin);
     }
     if let Some(((at_least, per), origin)) = nearest(&levels, |level| level.at_least) {

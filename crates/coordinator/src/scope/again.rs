@@ -38,6 +38,8 @@ impl Scope {
             stamp: lease.stamp,
             sent: Sent { is_retry: true, is_fallback: false },
             class: lease.class,
+            tenant: Arc::from(wire.tenant.as_str()),
+            weight: self.settings.tenant(&wire.tenant).weight,
             plan,
             cost: retry.map(|retry| &retry.cost).filter(|cost| !cost.is_empty()).cloned().unwrap_or_else(as_before),
             kind: kind_of(&wire.model, &wire.labels),

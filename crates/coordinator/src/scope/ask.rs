@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use paceline_core::delays::DelayPart;
-use paceline_core::denial::Reason;
+use paceline_core::denial::{Denial, Reason};
 use paceline_core::lease::{CallFloor, History, Lease, Serial};
 use paceline_core::mode::Mode;
-use paceline_core::plan::{ClassPolicy, GroupPlan};
+use paceline_core::plan::{Class, ClassPolicy, GroupPlan, Weight};
 use paceline_core::queue::Ask;
 use paceline_core::report;
 use paceline_core::tally::Sent;
@@ -15,8 +15,9 @@ use paceline_core::units::{FleetTime, Span};
 use super::bounds::{deny, refusal};
 use super::used::kind_of;
 use super::{AskInput, Call, Effects, Event, Input, ReplyId, Scope, reply_to};
-use crate::api::{Answer, CallError, Denied, FIRST_HOLD, ReportAnswer};
+use crate::api::{Answer, CallError, DEFAULT_TENANT, Denied, FIRST_HOLD, ReportAnswer};
 use crate::record::{CallKey, Record};
+use crate::settings::Settings;
 use crate::wire;
 
 /// What the call has been through before this ask.
@@ -39,6 +40,37 @@ pub(super) struct Bounds {
     pub(super) deadline: Option<FleetTime>,
     /// How long such calls typically run.
     pub(super) run: Span,
+}
+
+/// Where a call stands among others.
+#[derive(Clone, Copy)]
+pub(super) struct Standing {
+    pub(super) class: Class,
+    pub(super) weight: Weight,
+}
+
+impl Standing {
+    /// As the configuration says of the tenant: a more urgent class than it may have is lowered.
+    pub(super) fn of(input: &AskInput, settings: &dyn Settings) -> Self {
+        let policy = settings.tenant(tenant_name(input));
+        Self { class: input.request.class.max(policy.max_priority), weight: policy.weight }
+    }
+}
+
+/// The tenant; who names none is `default`.
+fn tenant_name(input: &AskInput) -> &str {
+    if input.request.tenant.is_empty() { DEFAULT_TENANT } else { &input.request.tenant }
+}
+
+/// Says in a refusal that the call was not treated as it asked.
+pub(super) fn explain_lowered(denial: &mut Denial, input: &AskInput, class: Class) {
+    if class != input.request.class {
+        let (asked, tenant) = (input.request.class.name(), tenant_name(input));
+        denial.detail.push_str(&format!(
+            "; asked for as {asked}, treated as {}: tenants.{tenant}.max_priority allows no more",
+            class.name()
+        ));
+    }
 }
 
 impl Scope {
@@ -70,11 +102,13 @@ impl Scope {
             (Some(Err(_)), Mode::Shadow) => fx.events.push(misnamed(input)),
             (Some(answer), _) => return fx.answer(reply, reply_to(report, answer), None),
         }
-        let policy = *plan.class(input.request.class);
-        let refusal =
-            refusal(&self.target.provider, input, &policy, &past).or_else(|| self.tried_in_layers(input, policy.attempts));
+        let standing = Standing::of(input, &*self.settings);
+        let policy = *plan.class(standing.class);
+        let refusal = refusal(&self.target.provider, input, standing.class, &policy, &past)
+            .or_else(|| self.tried_in_layers(input, policy.attempts));
         let (refusal, would_deny) = if mode == Mode::Shadow { (None, refusal) } else { (refusal, None) };
-        if let Some(denied) = refusal {
+        if let Some(mut denied) = refusal {
+            explain_lowered(&mut denied.denial, input, standing.class);
             return deny(reply, input, report, denied, fx);
         }
         let bounds = self.bounds(input, &policy, &past, now);
@@ -109,13 +143,16 @@ impl Scope {
         now: FleetTime,
     ) -> Ask {
         let request = &input.request;
+        let standing = Standing::of(input, &*self.settings);
         self.next_ask += 1;
         let ttl = self.ttl_of(request, &plan);
         Ask {
             id: self.next_ask,
             stamp: past.stamp.unwrap_or_else(|| self.next_serial(now)),
             sent: Sent { is_retry: request.attempt > 1, is_fallback: input.is_fallback },
-            class: request.class,
+            class: standing.class,
+            tenant: Arc::from(tenant_name(input)),
+            weight: standing.weight,
             plan,
             cost: request.cost.clone(),
             kind: kind_of(&request.target.model, &request.labels),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use paceline_core::decide;
 use paceline_core::denial::{Denial, Reason};
 use paceline_core::lease::Repeat;
-use paceline_core::plan::ClassPolicy;
+use paceline_core::plan::{Class, ClassPolicy};
 use paceline_core::queue::{Ask, MOST_WAITING_IN_GROUP};
 use paceline_core::retry_budget;
 use paceline_core::units::{FleetTime, Span};
@@ -66,7 +66,7 @@ impl Scope {
 }
 
 /// Why the call is pointless whatever its buckets hold, if it is: what earlier attempts said, and how many there were.
-pub(super) fn refusal(provider: &str, input: &AskInput, policy: &ClassPolicy, past: &Past) -> Option<Denied> {
+pub(super) fn refusal(provider: &str, input: &AskInput, class: Class, policy: &ClassPolicy, past: &Past) -> Option<Denied> {
     let request = &input.request;
     if let Some(reason) = past.gave_up {
         let detail = format!("the attempt before ended with {}; another one is not allowed", reason.name());
@@ -75,7 +75,7 @@ pub(super) fn refusal(provider: &str, input: &AskInput, policy: &ClassPolicy, pa
     if request.attempt > policy.attempts {
         let detail = format!(
             "a {} call is sent {} times at most, and this is attempt {}",
-            request.class.name(),
+            class.name(),
             policy.attempts,
             request.attempt
         );

@@ -311,7 +311,8 @@ impl Scope {
                 self.line.sent(&self.value, &slot.charges, ask.class, now);
                 self.granted(ask, call, *slot, None, now, fx);
             }
-            Decision::Denied(denial, delays) => {
+            Decision::Denied(mut denial, delays) => {
+                ask::explain_lowered(&mut denial, &call.input, ask.class);
                 let event = Event::Decided {
                     model: Arc::from(call.input.request.target.model.as_str()),
                     class: ask.class,
@@ -397,7 +398,8 @@ impl Scope {
                 self.through.push(id);
             }
             if let Some((waiting, parts)) = self.queue.remove(id, now) {
-                self.queue.push(Ask { plan, prior: parts, entered_at: now, ..waiting.ask }, now);
+                let weight = self.settings.tenant(&waiting.ask.tenant).weight;
+                self.queue.push(Ask { plan, weight, prior: parts, entered_at: now, ..waiting.ask }, now);
             }
         }
     }

@@ -11,7 +11,7 @@ use paceline_core::queue::Ask;
 use paceline_core::retry::Verdict;
 use paceline_core::units::{FleetTime, Span};
 
-use super::ask::{Met, meaning};
+use super::ask::{Met, Standing, meaning};
 use super::bounds::refusal;
 use super::view::count;
 use super::{AskInput, Scope};
@@ -91,10 +91,11 @@ impl Scope {
             return Quote::Wait(Span::ZERO); // it is not made to wait
         }
         let past = self.past_of(input, now);
-        let policy = *plan.class(input.request.class);
+        let class = Standing::of(input, &*self.settings).class;
+        let policy = *plan.class(class);
         let denied = |denial: Denial| Quote::Denied(Box::new(Denied { denial, delays: Vec::new() }));
-        if let Some(refused) =
-            refusal(&self.target.provider, input, &policy, &past).or_else(|| self.tried_in_layers(input, policy.attempts))
+        if let Some(refused) = refusal(&self.target.provider, input, class, &policy, &past)
+            .or_else(|| self.tried_in_layers(input, policy.attempts))
         {
             return Quote::Denied(Box::new(refused));
         }

@@ -112,6 +112,8 @@ pub struct LaneView {
     pub group: String,
     /// The class.
     pub class: Class,
+    /// The tenant, or `other:NN` where many tenants share a lane.
+    pub tenant: String,
     /// Calls waiting, those away with a ticket included.
     pub depth: u64,
     /// The longest wait.
@@ -164,6 +166,7 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
     let lanes = scope.queue.lanes().filter(|(_, lane)| lane.depth() > 0).map(|(key, lane)| LaneView {
         group: key.group.to_string(),
         class: key.class,
+        tenant: key.tenant.to_string(),
         depth: count(lane.depth()),
         oldest_wait: lane.oldest().map_or(Span::ZERO, |since| now.since(since)),
         waits_for: lane.ledger.current().source,

@@ -16,4 +16,5 @@ mod nested;
 mod places;
 mod retries;
 mod shadow;
+mod tenants;
 mod uses;

@@ -12,6 +12,7 @@
 )]
 
 mod fleets;
+mod lanes;
 mod laws;
 mod laws_answers;
 mod laws_waiting;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use paceline_core::amounts::Amounts;
 use paceline_core::lease::CallFloor;
-use paceline_core::plan::{BucketPlan, Class, GroupPlan, Refill, StartLevel};
+use paceline_core::plan::{BucketPlan, Class, GroupPlan, Refill, StartLevel, Weight};
 use paceline_core::queue::AskId;
 use paceline_core::signal::{AnswerKind, ObservedBucket, ResetMeans, Signal, Source};
 use paceline_core::units::Span;
@@ -185,11 +185,19 @@ impl Table {
         Ok(())
     }
 
-    /// `TIME ask NAME [interactive|batch] [of=GROUP tokens=N max_wait=S honor_cap=S not_before=S ttl=S]`
+    /// `TIME ask NAME[*COUNT] [interactive|batch] [of=GROUP tenant=NAME weight=N tokens=N max_wait=S honor_cap=S not_before=S ttl=S]`
     fn ask(&mut self, who: &str, words: &Words<'_>) -> Found<()> {
+        // `jobs*5` are five calls: jobs1 to jobs5.
+        if let Some((name, count)) = who.split_once('*') {
+            let count: u32 = count.parse().map_err(|_| format!("{count} is no count of calls"))?;
+            return (1..=count).try_for_each(|number| self.ask(&format!("{name}{number}"), words));
+        }
         let plan = self.plan(words.keyed.get("of").copied().unwrap_or("main"))?;
+        let weight = words.units("weight")?.map_or(Ok(1), u32::try_from).map_err(|_| "that is no weight".to_string())?;
         let world = self.world()?;
         let mut ask = world.ask(&plan);
+        ask.tenant = Arc::from(words.keyed.get("tenant").copied().unwrap_or("default"));
+        ask.weight = Weight::new(weight);
         ask.class = match (words.has("interactive"), words.has("batch")) {
             (true, _) => Class::Interactive,
             (_, true) => Class::Batch,

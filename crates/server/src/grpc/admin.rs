@@ -180,7 +180,7 @@ fn scope(view: &ScopeView) -> v1::GetScopeResponse {
     let lanes = view.lanes.iter().map(|lane| v1::Lane {
         group: lane.group.clone(),
         priority: priority(lane.class).into(),
-        tenant: String::new(),
+        tenant: lane.tenant.clone(),
         depth: lane.depth,
         oldest_wait: Some(convert::duration(lane.oldest_wait)),
         waits_for: v1::Source::from(lane.waits_for).into(),

@@ -101,13 +101,15 @@ fn write_scope(page: &mut String, scope: &ScopeView) -> fmt::Result {
         write!(page, "<p>{}{}</p>", Escaped(&group.key), Floored(group.floor))?;
     }
     if !scope.lanes.is_empty() {
-        write!(page, "<table><tr><th>lane</th><th>class</th><th class=\"n\">waiting</th><th>oldest</th><th>for</th></tr>")?;
+        let head = "<th>lane</th><th>class</th><th>tenant</th><th class=\"n\">waiting</th><th>oldest</th><th>for</th>";
+        write!(page, "<table><tr>{head}</tr>")?;
         for lane in &scope.lanes {
             write!(
                 page,
-                "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>",
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>",
                 Escaped(&lane.group),
                 lane.class.name(),
+                Escaped(&lane.tenant),
                 lane.depth,
                 lane.oldest_wait,
                 reads(lane.waits_for)
@@ -230,8 +232,9 @@ mod tests {
             }],
             groups: vec![GroupView { key: evil.clone(), floor: Some(floor), in_flight: 1, waiting: 2, modes: None }],
             lanes: vec![LaneView {
-                group: evil,
+                group: evil.clone(),
                 class: Class::Batch,
+                tenant: evil.clone(),
                 depth: 2,
                 oldest_wait: Span::from_secs(3),
                 waits_for: Source::RetryAfterSeconds,

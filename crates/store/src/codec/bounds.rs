@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use paceline_core::fair::Turn;
 use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
 use paceline_core::signal::Source;
@@ -73,6 +74,11 @@ impl Checks {
     pub(super) fn mark(&mut self, milli: i64) -> i64 {
         let is_sound = u64::try_from(milli).is_ok_and(|milli| milli <= MOST_COUNTED);
         self.only_if(is_sound, milli).unwrap_or(0)
+    }
+
+    /// How much service somebody has had, in nanoseconds.
+    pub(super) fn turn(&mut self, nanos: i64) -> Turn {
+        self.only_if(nanos >= 0, Turn::from_nanos(nanos)).unwrap_or_default()
     }
 
     /// A group's count of grants, or a mark of it, which is `most` at most.

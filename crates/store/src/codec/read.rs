@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
+use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, LaneTurn, MOST_LANE_TURNS};
 use paceline_core::level::{Level, Rate};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli};
@@ -90,6 +91,7 @@ fn bucket(stored: wire::Bucket, now: FleetTime, checks: &mut Checks) -> Option<B
         trail: pace::read_trail(stored.trail.unwrap_or_default(), checks),
         drain: pace::read_drain(stored.drain.unwrap_or_default(), checks),
         ceiling: pace::read_ceiling(stored.ceiling.unwrap_or_default(), checks),
+        classes: ClassTurns([stored.interactive, stored.normal, stored.batch].map(|turn| class_turn(turn, now, checks))),
     };
     check_levels(&mut state, checks);
     Some(if checks.found == before { state } else { cautious(state, now) })
@@ -165,6 +167,16 @@ fn calm(stored: wire::Calm, checks: &mut Checks) -> Calm {
         until: checks.instant(stored.until),
         length: checks.length(stored.length).unwrap_or_default(),
         mark: checks.mark(stored.mark),
+    }
+}
+
+fn class_turn(stored: Option<wire::ClassTurn>, now: FleetTime, checks: &mut Checks) -> ClassTurn {
+    let Some(stored) = stored else { return ClassTurn::default() };
+    ClassTurn {
+        waits_until: checks.instant(stored.waits_until).min(now + LINGER),
+        owed: checks.stock(stored.owed),
+        over: checks.amount(stored.over),
+        clock: checks.turn(stored.clock),
     }
 }
 
@@ -261,7 +273,20 @@ fn group(stored: wire::Group, now: FleetTime, checks: &mut Checks) -> Option<Gro
         breaker: pace::read_breaker(stored.breaker.unwrap_or_default(), checks),
         tally: calls::read_tally(stored.tally, now, checks),
         exhausted: calls::read_exhausted(stored.exhausted, checks),
+        crews: CrewTurns([stored.interactive, stored.normal, stored.batch].map(|crew| crew_turn(crew, now, checks))),
     })
+}
+
+fn crew_turn(stored: Option<wire::CrewTurn>, now: FleetTime, checks: &mut Checks) -> CrewTurn {
+    let Some(stored) = stored else { return CrewTurn::default() };
+    checks.require(stored.lanes.len() <= MOST_LANE_TURNS);
+    let lanes = stored.lanes.into_iter().take(MOST_LANE_TURNS).map(|known| LaneTurn {
+        lane: known.lane,
+        turn: checks.turn(known.turn),
+        at: checks.instant(known.at).min(now),
+    });
+    let lanes = lanes.collect();
+    CrewTurn { turn: checks.turn(stored.turn), clock: checks.turn(stored.clock), lanes }
 }
 
 fn last_refusal(stored: &wire::Refusal, checks: &mut Checks) -> Option<(Arc<str>, FleetTime)> {

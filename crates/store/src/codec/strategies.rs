@@ -9,6 +9,7 @@ use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::ceiling::Ceiling;
 use paceline_core::drain::{Base, Drain};
 use paceline_core::exhausted::{Exhausted, LONGEST_INTERVAL};
+use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, LaneTurn, Turn};
 use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
 use paceline_core::level::{Level, Rate};
@@ -69,8 +70,10 @@ fn bucket() -> impl Strategy<Value = BucketState> {
     let instants = (instant(), instant(), instant(), instant(), instant());
     let amounts = (mark(), mark(), stock(), of((mark(), stock(), instant())));
     let parts = (0..=1_000_i64, 0..=1_000_i64, 0..=1_000_i64, any::<bool>());
-    (plan(), learned(), instants, amounts, parts, any::<(bool, bool)>(), of(floor()), holds()).prop_map(
-        |(plan, learned, instants, (fired, fired_at_turn, typical, observed), parts, (started, spreading), floor, holds)| {
+    let held = (of(floor()), holds(), [class_turn(), class_turn(), class_turn()]);
+    (plan(), learned(), instants, amounts, parts, any::<(bool, bool)>(), held).prop_map(
+        |(plan, learned, instants, (fired, fired_at_turn, typical, observed), parts, (started, spreading), held)| {
+            let (floor, holds, classes) = held;
             let (level_at, burst_at, window_end, opens_at, paced_until) = instants;
             let mut state = BucketState {
                 learned,
@@ -95,6 +98,7 @@ fn bucket() -> impl Strategy<Value = BucketState> {
                 started,
                 floor,
                 holds,
+                classes: ClassTurns(classes),
                 ..BucketState::new(plan)
             };
             set_levels(&mut state, level_at, burst_at, parts);
@@ -188,7 +192,7 @@ fn learned() -> impl Strategy<Value = Learned> {
 fn group() -> impl Strategy<Value = GroupState> {
     let counts = (0..=MOST_COUNTED, 0..=1_000_u64, 0..=1_000_u64, any::<u32>());
     let ramp = (1_000..=1_000_000_000_i64, any::<bool>(), any::<bool>());
-    let calls = (tally(), of(exhausted()));
+    let calls = (tally(), of(exhausted()), [crew_turn(), crew_turn(), crew_turn()]);
     (any::<bool>(), of(floor()), counts, holds(), ramp, calls).prop_map(
         |(is_each, floor, (granted, cut, ramp_cut, refusals), flights, (ramp, ramp_met_refusal, is_starting), calls)| {
             GroupState {
@@ -212,6 +216,7 @@ fn group() -> impl Strategy<Value = GroupState> {
                 },
                 tally: calls.0,
                 exhausted: calls.1,
+                crews: CrewTurns(calls.2),
                 ..GroupState::new(Arc::from("named later"), is_each)
             }
         },
@@ -235,6 +240,29 @@ fn exhausted() -> impl Strategy<Value = Exhausted> {
         until,
         interval: Span::from_micros(interval),
     })
+}
+
+fn class_turn() -> impl Strategy<Value = ClassTurn> {
+    let latest = (NOW + LINGER).as_micros();
+    (0..=latest, stock(), mark(), turn()).prop_map(|(waits_until, owed, over, clock)| ClassTurn {
+        waits_until: FleetTime::from_micros(waits_until),
+        owed,
+        over: Milli::ZERO - Milli::from_milli(over),
+        clock,
+    })
+}
+
+fn crew_turn() -> impl Strategy<Value = CrewTurn> {
+    let lane = (any::<u64>(), turn(), 0..=NOW.as_micros()).prop_map(|(lane, turn, at)| LaneTurn {
+        lane,
+        turn,
+        at: FleetTime::from_micros(at),
+    });
+    (turn(), turn(), vec(lane, 0..4)).prop_map(|(turn, clock, lanes)| CrewTurn { turn, clock, lanes })
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    prop_oneof![Just(0), 0..=i64::MAX].prop_map(Turn::from_nanos)
 }
 
 fn floor() -> impl Strategy<Value = Floor> {

@@ -104,6 +104,47 @@ pub(super) struct Bucket {
     pub(super) ceiling: Option<Ceiling>,
     #[prost(sint64, optional, tag = "44")]
     pub(super) lowest: Option<i64>,
+    #[prost(message, optional, tag = "50")]
+    pub(super) interactive: Option<ClassTurn>,
+    #[prost(message, optional, tag = "51")]
+    pub(super) normal: Option<ClassTurn>,
+    #[prost(message, optional, tag = "52")]
+    pub(super) batch: Option<ClassTurn>,
+}
+
+/// What a class has coming in a bucket.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct ClassTurn {
+    #[prost(sint64, tag = "1")]
+    pub(super) waits_until: i64,
+    #[prost(sint64, tag = "2")]
+    pub(super) owed: i64,
+    #[prost(sint64, tag = "3")]
+    pub(super) over: i64,
+    /// Nanoseconds of service.
+    #[prost(int64, tag = "4")]
+    pub(super) clock: i64,
+}
+
+/// What the lanes of one class in a group have had, in nanoseconds of service.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct CrewTurn {
+    #[prost(int64, tag = "1")]
+    pub(super) turn: i64,
+    #[prost(int64, tag = "2")]
+    pub(super) clock: i64,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) lanes: Vec<LaneTurn>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct LaneTurn {
+    #[prost(fixed64, tag = "1")]
+    pub(super) lane: u64,
+    #[prost(int64, tag = "2")]
+    pub(super) turn: i64,
+    #[prost(int64, tag = "3")]
+    pub(super) at: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -357,6 +398,12 @@ pub(super) struct Group {
     pub(super) tally: Option<StoredTally>,
     #[prost(message, optional, tag = "82")]
     pub(super) exhausted: Option<StoredExhausted>,
+    #[prost(message, optional, tag = "50")]
+    pub(super) interactive: Option<CrewTurn>,
+    #[prost(message, optional, tag = "51")]
+    pub(super) normal: Option<CrewTurn>,
+    #[prost(message, optional, tag = "52")]
+    pub(super) batch: Option<CrewTurn>,
 }
 
 #[derive(Clone, PartialEq, Message)]

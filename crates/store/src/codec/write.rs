@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::calendar::CalendarUnit;
+use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LaneTurn};
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
@@ -55,6 +56,7 @@ fn bucket(state: &BucketState) -> wire::Bucket {
         ceiling,
         floor: under,
         holds: held,
+        classes: ClassTurns([interactive, normal, batch]),
     } = state;
     wire::Bucket {
         plan: Some(plan(planned)),
@@ -83,7 +85,20 @@ fn bucket(state: &BucketState) -> wire::Bucket {
         trail: pace::write_trail(trail),
         drain: pace::write_drain(drain),
         ceiling: pace::write_ceiling(ceiling),
+        interactive: class_turn(interactive),
+        normal: class_turn(normal),
+        batch: class_turn(batch),
     }
+}
+
+fn class_turn(turn: &ClassTurn) -> Option<wire::ClassTurn> {
+    let ClassTurn { waits_until, owed, over, clock } = *turn;
+    (*turn != ClassTurn::default()).then(|| wire::ClassTurn {
+        waits_until: waits_until.as_micros(),
+        owed: owed.as_milli(),
+        over: over.as_milli(),
+        clock: clock.as_nanos(),
+    })
 }
 
 fn plan(plan: &BucketPlan) -> wire::Plan {
@@ -178,6 +193,7 @@ fn group(state: &GroupState) -> wire::Group {
         breaker,
         tally,
         exhausted,
+        crews: CrewTurns([interactive, normal, batch]),
     } = state;
     wire::Group {
         key: text(key),
@@ -194,7 +210,23 @@ fn group(state: &GroupState) -> wire::Group {
         breaker: pace::write_breaker(breaker),
         tally: calls::write_tally(tally),
         exhausted: exhausted.as_ref().map(calls::write_exhausted),
+        interactive: crew_turn(interactive),
+        normal: crew_turn(normal),
+        batch: crew_turn(batch),
     }
+}
+
+fn crew_turn(crew: &CrewTurn) -> Option<wire::CrewTurn> {
+    let CrewTurn { turn, clock, lanes } = crew;
+    let lane = |known: &LaneTurn| {
+        let LaneTurn { lane, turn, at } = *known;
+        wire::LaneTurn { lane, turn: turn.as_nanos(), at: at.as_micros() }
+    };
+    (*crew != CrewTurn::default()).then(|| wire::CrewTurn {
+        turn: turn.as_nanos(),
+        clock: clock.as_nanos(),
+        lanes: lanes.iter().map(lane).collect(),
+    })
 }
 
 fn text(text: &str) -> Bytes {

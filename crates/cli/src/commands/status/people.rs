@@ -56,7 +56,7 @@ fn one(scope: &GetScopeResponse) -> String {
         text.push_str(&table(&rows, "  "));
     }
     if !scope.lanes.is_empty() {
-        let mut rows = vec![row(["LANE", "CLASS", "WAITING", "OLDEST", "WAITS FOR"])];
+        let mut rows = vec![row(["LANE", "CLASS", "TENANT", "WAITING", "OLDEST", "WAITS FOR"])];
         rows.extend(scope.lanes.iter().map(lane));
         text.push_str(&table(&rows, "  "));
     }
@@ -158,7 +158,14 @@ fn learned(bucket: &Bucket) -> String {
 fn lane(lane: &Lane) -> Vec<String> {
     let class = v1::Priority::try_from(lane.priority)
         .map_or_else(|_| "?".to_owned(), |priority| lower(priority.as_str_name(), "PRIORITY_"));
-    vec![printable(&lane.group), class, lane.depth.to_string(), length(lane.oldest_wait.as_ref()), source(lane.waits_for)]
+    vec![
+        printable(&lane.group),
+        class,
+        printable(&lane.tenant),
+        lane.depth.to_string(),
+        length(lane.oldest_wait.as_ref()),
+        source(lane.waits_for),
+    ]
 }
 
 /// Until when, who says so, and since when.

@@ -51,10 +51,10 @@ fn busy() -> GetScopeResponse {
         lanes: vec![Lane {
             group: "gpt-4o".into(),
             priority: Priority::Batch.into(),
+            tenant: "ads".into(),
             depth: 3,
             oldest_wait: length(12_000),
             waits_for: Source::RetryAfterSeconds.into(),
-            ..Lane::default()
         }],
         in_flight: 4,
         floor: None,
@@ -86,8 +86,8 @@ openai/prod\u{fffd}[2J: 3 waiting, 4 in flight
   requests             gpt-4o  -3     500    1 min      -           500, others take 149/min  12, 2 s ago         -
   account/concurrency  -       60     64     in flight  64          -                         -                   -
   tokens               gpt-4o  ?      ?      ?          -           -                         -                   -
-  LANE    CLASS  WAITING  OLDEST  WAITS FOR
-  gpt-4o  batch  3        12 s    retry after seconds
+  LANE    CLASS  TENANT  WAITING  OLDEST  WAITS FOR
+  gpt-4o  batch  ads     3        12 s    retry after seconds
 ";
     let shown = people::in_full(&[busy()], None);
     assert_eq!(shown, expected, "{shown}");

@@ -1,9 +1,11 @@
-//! Who gets how much, within one class. (Guarantees between classes and shares of tenants come with lanes.)
+//! Who gets how much: within one class, and between classes. (More of this in `lanes.rs`.)
 
 use std::collections::BTreeMap;
 
+use paceline_core::plan::Class;
 use paceline_core::units::Span;
 
+use crate::support::crowd::{Crowd, Demand, Market};
 use crate::support::plans::{group, per_minute};
 use crate::support::world::{START, World, at};
 
@@ -64,4 +66,53 @@ fn fa02_a_large_call_gets_its_turn() {
     assert!(sent <= Span::from_secs(60 + 120), "at {sent}");
     let small = world.granted.iter().filter(|granted| granted.slot.send_at > at(180.0)).count();
     assert!(small >= 90, "and the small ones go on: {small} in the last minute");
+}
+
+/// FA03: the bucket is empty, A asks for 9,500 tokens of 10,000 a minute (57 s), then B for 10 with high priority: B goes within
+/// seconds, A is not moved for long, and the total stays within the limit.
+#[test]
+fn fa03_a_small_urgent_call_passes_a_large_one() {
+    let plan = group(vec![per_minute("tokens", 10_000)]);
+    let mut world = World::new(3);
+    let call = |world: &mut World, class: Class, tokens: u64| {
+        let mut ask = world.ask(&plan);
+        ask.class = class;
+        ask.cost.set("tokens", tokens);
+        world.push(ask)
+    };
+    call(&mut world, Class::Normal, 10_000);
+    world.run_for(Span::from_millis(100));
+    let large = call(&mut world, Class::Normal, 9_500);
+    world.run_for(Span::from_secs(1));
+    let urgent = call(&mut world, Class::Interactive, 10);
+    world.run_for(Span::from_secs(70));
+    let sent = |id| world.granted.iter().find(|granted| granted.ask.id == id).expect("granted").slot.send_at;
+    assert!(sent(urgent) <= at(3.0), "the urgent one at {}", sent(urgent) - START);
+    assert!(sent(large) <= at(60.0), "the large one at {}", sent(large) - START);
+    assert!(sent(large) >= at(56.0), "and never sooner than its units are there: {}", sent(large) - START);
+}
+
+/// FA04: high priority asks for 150 % of the limit without end, low for 10 %: low gets its guarantee. Then both ask for all of
+/// it: the urgent one gets clearly more, within its share.
+#[test]
+fn fa04_urgent_work_without_end_leaves_a_guarantee() {
+    let plan = group(vec![per_minute("requests", 1_200)]);
+    let crowds = vec![
+        Crowd::new(&plan, Class::Normal, "x", Demand::PerSecond(30.0)),
+        Crowd::new(&plan, Class::Batch, "x", Demand::PerSecond(2.0)),
+    ];
+    let mut market = Market::new(4, crowds);
+    market.run(Span::from_secs(60));
+    let from = market.world.now;
+    market.run(Span::from_secs(600));
+    let calls = market.calls(from);
+    assert!(calls[1] >= 0.049 * (calls[0] + calls[1]), "low gets its 5 %: {calls:?}");
+    assert!(calls[0] + calls[1] >= 11_900.0, "and nothing is lost: {calls:?}");
+    market.demand(0, Demand::Keeps(100));
+    market.demand(1, Demand::Keeps(100));
+    let from = market.world.now;
+    market.run(Span::from_secs(120));
+    let calls = market.calls(from);
+    assert!(calls[0] > 3.0 * calls[1], "the urgent one gets clearly more: {calls:?}");
+    assert!(calls[1] >= 0.049 * (calls[0] + calls[1]), "{calls:?}");
 }

@@ -8,7 +8,7 @@ use paceline_core::decide::{self, Decision, Slot};
 use paceline_core::delays::DelayPart;
 use paceline_core::denial::Denial;
 use paceline_core::lease::{History, Lease, Repeat, Serial};
-use paceline_core::plan::{Class, GroupPlan};
+use paceline_core::plan::{Class, GroupPlan, Weight};
 use paceline_core::queue::{Ask, AskId, Queue};
 use paceline_core::report::{self, Outcome, Report, Reported};
 use paceline_core::signal::Signal;
@@ -81,6 +81,8 @@ impl World {
             stamp: Serial { at: self.now, replica: 1, sequence: self.sequence },
             sent: Sent::default(),
             class: Class::Normal,
+            tenant: Arc::from("default"),
+            weight: Weight::ONE,
             plan: plan.clone(),
             cost: Amounts::from_pairs([("requests", 1)]),
             kind: CallKind::new(&plan.key, ""),
