@@ -27,7 +27,7 @@ use crate::units::{FleetTime, Milli, Span};
 use crate::value::{Binding, ScopeValue};
 
 /// A slot that is firm so long ahead reaches the worker in time.
-const IN_TIME: Span = Span::from_millis(20);
+const IN_TIME: Span = Span::from_millis(10);
 /// After a floor, a call alone in line is moved within at most this.
 const ALONE_JITTER: Span = Span::from_secs(5);
 /// From this window on, an empty bucket is a used-up quota and not a wait.
@@ -445,7 +445,7 @@ fn firm_ahead(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime) 
     if ask.class != Class::Batch {
         return horizon;
     }
-    horizon.min(spacing(value, binding, ask, now).scaled(0.5).max(IN_TIME))
+    horizon.min(spacing(value, binding, ask, now).scaled(0.25).max(IN_TIME))
 }
 
 /// The distance to the next slot after this call, on the slowest of its buckets.
@@ -492,7 +492,7 @@ fn jitter<R: Rng + ?Sized>(
     let window = match after_floor {
         Some(window) => window,
         // A person waits: half of that is enough where order has broken the herd already.
-        None if ask.class == Class::Interactive && !alone => spacing.scaled(0.5).min(ask.class.horizon()).min(room),
+        None if ask.class == Class::Interactive && !alone => spacing.scaled(0.25).min(ask.class.horizon()).min(room),
         None => spacing.min(ask.class.horizon()).min(room),
     };
     uniform(rng, window.min(latest.at_least_zero() + Span::from_micros(1)))

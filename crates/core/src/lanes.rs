@@ -184,6 +184,7 @@ impl Line {
 
     /// The call of this turn waits, for `source` and, where it holds a place in line for one, a bucket (its position and label):
     /// so does everybody in its crew.
+    #[expect(clippy::too_many_arguments, reason = "the state of a pass, and why it waits; a struct would only rename it")]
     pub(crate) fn hold(
         &mut self,
         next: &Next,

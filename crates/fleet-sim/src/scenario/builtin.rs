@@ -31,6 +31,9 @@ pub const SUITE: &[(&str, &str)] = &[
     ("replica-lost", include_str!("../../scenarios/replica-lost.yaml")),
     ("mixed-sizes", include_str!("../../scenarios/mixed-sizes.yaml")),
     ("priorities", include_str!("../../scenarios/priorities.yaml")),
+    ("guarantee", include_str!("../../scenarios/guarantee.yaml")),
+    ("tenant-weights", include_str!("../../scenarios/tenant-weights.yaml")),
+    ("tenants", include_str!("../../scenarios/tenants.yaml")),
 ];
 
 /// Which scenarios to run.
