@@ -21,6 +21,7 @@ use crate::lanes::Line;
 use crate::lease::Charge;
 use crate::opening::Opening;
 use crate::plan::{CONCURRENCY, Class};
+use crate::provisional;
 use crate::queue::{Ask, AskId, Queue};
 use crate::signal::Source;
 use crate::units::{FleetTime, Milli, Span};
@@ -519,6 +520,7 @@ fn grant(
         group.tally.count(ask.sent, now);
     }
     exhausted::granted(value, binding, now);
+    provisional::probe(value, binding, send_at);
     if let Some(base) = base {
         let cause = Cause { source: seen.opening.source, bucket: seen.bucket.clone() };
         delays::add(&mut parts, &cause, base.since(now));

@@ -32,6 +32,7 @@ pub mod mode;
 pub mod opening;
 pub mod pacing;
 pub mod plan;
+pub mod provisional;
 pub mod queue;
 mod refusal;
 pub mod report;

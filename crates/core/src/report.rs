@@ -11,6 +11,7 @@ use crate::holds::Holds;
 use crate::learn::{self, Seen};
 use crate::lease::{CallFloor, Lease};
 use crate::plan::Owner;
+use crate::provisional;
 use crate::refusal;
 use crate::signal::{AnswerKind, Signal, Source};
 use crate::units::{FleetTime, Milli, Span};
@@ -68,6 +69,8 @@ pub struct Reported {
     pub limits_changed: u32,
     /// Rises that were contradicted.
     pub flaps: u32,
+    /// Floors that a success has contradicted.
+    pub floors_ended: u32,
     /// Observed buckets that fit none of ours.
     pub unmatched: u32,
     /// The expiry slot the lease's held units are in from now on.
@@ -103,6 +106,11 @@ pub fn apply<R: Rng + ?Sized>(
             AnswerKind::Ok if report.is_open => succeeded(value, binding, lease, now),
             AnswerKind::QuotaExhausted => exhausted::refused(value, binding, lease, now),
             AnswerKind::Failed => refusal::call_waits(&answered, rng, &mut done),
+            _ => {}
+        }
+        match signal.kind {
+            AnswerKind::Throttled | AnswerKind::Overloaded => provisional::review(value, &answered),
+            AnswerKind::Ok => done.floors_ended = provisional::contradict(value, binding, lease, now),
             _ => {}
         }
     } else if report.outcome == Outcome::ConnectionFailed && report.is_open {

@@ -10,6 +10,7 @@ use crate::fair::{CrewTurns, LINGER};
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::plan::{BucketId, BucketPlan, GroupPlan, Refill};
+use crate::provisional::Provisional;
 use crate::tally::Tally;
 use crate::units::{FleetTime, Milli, Span};
 use crate::usage::{CallKind, Form, UsageBook};
@@ -43,6 +44,8 @@ pub struct ScopeValue {
     pub usage: UsageBook,
     /// The whole account is out of money or quota.
     pub exhausted: Option<Exhausted>,
+    /// Long waits that one call alone has heard of.
+    pub provisional: Vec<Provisional>,
 }
 
 /// The state of one group of models.
@@ -182,7 +185,8 @@ impl ScopeValue {
         let flights = self.groups.iter().filter_map(|group| group.flights.slots().last()).map(|slot| slot.ends);
         let buckets = self.buckets.iter().map(|bucket| bucket.matters_until(now));
         let exhausted = self.groups.iter().map(|group| group.exhausted).chain([self.exhausted]).flatten().map(|it| it.until);
-        floors.chain(flights).chain(exhausted).chain(buckets).fold(now, FleetTime::max)
+        let told = self.provisional.iter().map(|known| known.told);
+        floors.chain(flights).chain(exhausted).chain(buckets).chain(told).fold(now, FleetTime::max)
     }
 
     /// Remembers what a call of this kind used, in the meters that anybody will ask for.
@@ -250,6 +254,9 @@ impl ScopeValue {
         }
         if let Some(exhausted) = &mut self.exhausted {
             pull(&mut exhausted.until, LONGEST_INTERVAL);
+        }
+        for known in &mut self.provisional {
+            pull(&mut known.told, longest);
         }
         self.repaired = self.repaired.saturating_add(repairs);
         repairs

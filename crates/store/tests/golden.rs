@@ -20,6 +20,7 @@ use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
 use paceline_core::plan::{BucketId, BucketPlan, Class, Owner, Refill, StartLevel};
+use paceline_core::provisional::{Place, Provisional};
 use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
 use paceline_core::tally::{Counts, Tally};
@@ -87,6 +88,15 @@ fn value() -> ScopeValue {
         lost_at: NOW - Span::from_secs(30),
         usage: usage(),
         exhausted: exhausted(51),
+        provisional: vec![
+            Provisional { place: Place::Account, told: NOW + Span::from_secs(86_400), mark: 7 },
+            Provisional { place: Place::Group(Arc::from("gpt-*")), told: NOW + Span::from_secs(7_200), mark: 8 },
+            Provisional {
+                place: Place::Bucket(BucketId { owner: Owner::Account, name: Arc::from("requests_day") }),
+                told: NOW + Span::from_secs(9_000),
+                mark: 9,
+            },
+        ],
     }
 }
 

@@ -107,7 +107,7 @@ impl Scope {
             Some(next) => self.ask(reply, &Arc::new(next), Some(Box::new(answer)), now, fx),
             None => fx.answer(reply, Reply::Report(Ok(Box::new(answer))), None),
         }
-        done.honored > Span::ZERO || done.limits_changed > 0
+        done.honored > Span::ZERO || done.limits_changed > 0 || done.floors_ended > 0
     }
 
     pub(super) fn release(&mut self, reply: ReplyId, input: Box<ReleaseInput>, now: FleetTime, fx: &mut Effects) {

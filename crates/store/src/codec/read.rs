@@ -9,6 +9,7 @@ use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, LaneTurn, MOST_LANE_TURNS};
 use paceline_core::level::{Level, Rate};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::provisional::{MOST_PROVISIONAL, Place, Provisional};
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli};
 use paceline_core::usage::UsageBook;
 use paceline_core::value::{GroupState, MOST_BUCKETS, RAMP_START, ScopeValue};
@@ -34,6 +35,7 @@ pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
         lost_at: checks.instant(stored.lost_at).min(now),
         usage: UsageBook::default(),
         exhausted: calls::read_exhausted(stored.exhausted, &mut checks),
+        provisional: provisional(stored.provisional, &mut checks),
     };
     let of_buckets = checks.found;
     let value = ScopeValue { usage: super::usage::read(stored.usage, &mut checks), ..value };
@@ -41,6 +43,21 @@ pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
     // What was dropped must not come back as a bucket that nobody has used.
     let lost_at = if of_buckets > 0 { now } else { value.lost_at };
     (ScopeValue { repaired, lost_at, ..value }, checks.found)
+}
+
+/// A wait of which nobody can say what it is under is confirmed: its floor stands by itself.
+fn provisional(stored: Vec<wire::Provisional>, checks: &mut Checks) -> Vec<Provisional> {
+    checks.require(stored.len() <= MOST_PROVISIONAL);
+    let read = stored.into_iter().take(MOST_PROVISIONAL).filter_map(|known| {
+        let place = match (&known.group, &known.bucket) {
+            (None, None) => Place::Account,
+            (Some(key), _) => Place::Group(checks.name(key, true)?),
+            (None, Some(plan)) => Place::Bucket(bucket_id(plan, checks)?),
+        };
+        let told = checks.instant(known.told);
+        Some(Provisional { place, told, mark: checks.count(known.mark, MOST_COUNTED) })
+    });
+    read.collect()
 }
 
 fn buckets(stored: Vec<Bytes>, now: FleetTime, checks: &mut Checks) -> Vec<BucketState> {

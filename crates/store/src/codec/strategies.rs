@@ -14,6 +14,7 @@ use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
 use paceline_core::level::{Level, Rate};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::provisional::{Place, Provisional};
 use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
 use paceline_core::tally::{Counts, Tally};
@@ -38,10 +39,12 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
     let groups = btree_map(name(), group(), 0..4)
         .prop_map(|groups| groups.into_iter().map(|(key, state)| GroupState { key: Arc::from(key), ..state }).collect());
     let refusal = of((name(), instant()).prop_map(|(group, at)| (Arc::from(group), at)));
-    (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros(), usage(), of(exhausted())).prop_map(
-        |(buckets, groups, floor, last_refusal, repaired, lost_at, usage, exhausted)| {
+    let stops = (of(exhausted()), vec(provisional(), 0..4));
+    (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros(), usage(), stops).prop_map(
+        |(buckets, groups, floor, last_refusal, repaired, lost_at, usage, (exhausted, provisional))| {
             let lost_at = FleetTime::from_micros(lost_at);
-            ScopeValue { buckets, groups, floor, last_refusal, repaired: u64::from(repaired), lost_at, usage, exhausted }
+            let repaired = u64::from(repaired);
+            ScopeValue { buckets, groups, floor, last_refusal, repaired, lost_at, usage, exhausted, provisional }
         },
     )
 }
@@ -60,6 +63,15 @@ fn usage() -> impl Strategy<Value = UsageBook> {
         }
         book
     })
+}
+
+fn provisional() -> impl Strategy<Value = Provisional> {
+    let place = prop_oneof![
+        Just(Place::Account),
+        name().prop_map(|key| Place::Group(Arc::from(key))),
+        bucket_id().prop_map(Place::Bucket),
+    ];
+    (place, instant(), 0..=MOST_COUNTED).prop_map(|(place, told, mark)| Provisional { place, told, mark })
 }
 
 fn with_id(state: BucketState, id: BucketId) -> BucketState {

@@ -28,6 +28,22 @@ pub(super) struct Scope {
     pub(super) exhausted: Option<StoredExhausted>,
     #[prost(bytes = "bytes", repeated, tag = "60")]
     pub(super) usage: Vec<Bytes>,
+    #[prost(message, repeated, tag = "70")]
+    pub(super) provisional: Vec<Provisional>,
+}
+
+/// A wait that one call alone has heard of: under a group, a bucket (of which the plan's name is all that is set), else under
+/// the account.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Provisional {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub(super) group: Option<Bytes>,
+    #[prost(message, optional, tag = "2")]
+    pub(super) bucket: Option<Plan>,
+    #[prost(sint64, tag = "3")]
+    pub(super) told: i64,
+    #[prost(uint64, tag = "4")]
+    pub(super) mark: u64,
 }
 
 /// What calls of one kind turned out to use.

@@ -8,6 +8,7 @@ use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::provisional::{Place, Provisional};
 use paceline_core::units::{Milli, Span};
 use paceline_core::value::{GroupState, ScopeValue};
 use prost::Message;
@@ -16,7 +17,7 @@ use super::{calls, pace, wire};
 
 /// The body of a value.
 pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
-    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at, usage, exhausted } = value;
+    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at, usage, exhausted, provisional } = value;
     let refusal = last_refusal.as_ref();
     wire::Scope {
         buckets: buckets.iter().map(|state| message(&bucket(state))).collect(),
@@ -27,6 +28,31 @@ pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
         lost_at: lost_at.as_micros(),
         usage: super::usage::write(usage),
         exhausted: exhausted.as_ref().map(calls::write_exhausted),
+        provisional: provisional.iter().map(told_to_one).collect(),
+    }
+}
+
+fn told_to_one(known: &Provisional) -> wire::Provisional {
+    let Provisional { place, told, mark } = known;
+    let (group, bucket) = match place {
+        Place::Account => (None, None),
+        Place::Group(key) => (Some(text(key)), None),
+        Place::Bucket(id) => (None, Some(bucket_id(id))),
+    };
+    wire::Provisional { group, bucket, told: told.as_micros(), mark: *mark }
+}
+
+/// A bucket's name alone.
+fn bucket_id(id: &BucketId) -> wire::Plan {
+    let (owner_kind, owner) = owner(&id.owner);
+    wire::Plan { owner_kind, owner, name: text(&id.name), ..wire::Plan::default() }
+}
+
+fn owner(owner: &Owner) -> (u32, Bytes) {
+    match owner {
+        Owner::Group(key) => (wire::OWNER_GROUP, text(key)),
+        Owner::Shared(name) => (wire::OWNER_SHARED, text(name)),
+        Owner::Account => (wire::OWNER_ACCOUNT, Bytes::new()),
     }
 }
 
@@ -104,11 +130,7 @@ fn class_turn(turn: &ClassTurn) -> Option<wire::ClassTurn> {
 fn plan(plan: &BucketPlan) -> wire::Plan {
     let BucketPlan { id: BucketId { owner, name }, meter, limit, per, capacity, burst, refill, calendar, start, learn_above } =
         plan;
-    let (owner_kind, owner) = match owner {
-        Owner::Group(key) => (wire::OWNER_GROUP, text(key)),
-        Owner::Shared(name) => (wire::OWNER_SHARED, text(name)),
-        Owner::Account => (wire::OWNER_ACCOUNT, Bytes::new()),
-    };
+    let (owner_kind, owner) = self::owner(owner);
     wire::Plan {
         owner_kind,
         owner,

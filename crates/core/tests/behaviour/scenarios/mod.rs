@@ -6,6 +6,7 @@
 mod calendars;
 mod estimates;
 mod fairness;
+mod floors;
 mod headers;
 mod herd;
 mod leases;
