@@ -261,7 +261,7 @@ mod tests {
         let scopes = [nasty()];
         let page = render(&facts(&scopes, "<b>.yaml"));
         assert!(!page.contains("<script") && !page.contains("<b>") && !page.contains('\u{202e}'), "{page}");
-        assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;").count(), 6);
+        assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;").count(), 7);
     }
 
     #[test]
