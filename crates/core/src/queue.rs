@@ -15,7 +15,7 @@ use crate::lease::{CallFloor, Serial};
 use crate::plan::{Class, GroupPlan, Portion, Weight};
 use crate::signal::Source;
 use crate::tally::Sent;
-use crate::units::{FleetTime, Span};
+use crate::units::{FleetTime, Milli, Span};
 use crate::usage::CallKind;
 
 /// The most calls that wait in one group.
@@ -106,12 +106,30 @@ pub struct Lane {
     ready: BTreeSet<Serial>,
     /// Parked callers by the instant at which they come back into line.
     parked: BTreeSet<(FleetTime, Serial)>,
-    /// Absent callers by stamp: until when they are remembered.
-    absent: BTreeMap<Serial, FleetTime>,
+    /// Absent callers by stamp.
+    absent: BTreeMap<Serial, Away>,
     /// What held the lane up, in total.
     pub ledger: Ledger,
     /// The bucket it was last found waiting for, by its position in the value.
     pub(crate) waits_on: Option<usize>,
+}
+
+/// What is remembered of a caller that is away with a ticket, for counting only.
+#[derive(Clone, Debug)]
+struct Away {
+    /// Until when.
+    until: FleetTime,
+    /// What it costs in each bucket of its plan.
+    charges: Box<[Milli]>,
+}
+
+/// A call before another in its lane.
+#[derive(Clone, Copy, Debug)]
+pub enum Ahead<'q> {
+    /// It is here.
+    Here(&'q Ask),
+    /// It is away with a ticket; what it costs in each bucket of its plan.
+    Away(&'q [Milli]),
 }
 
 /// All lanes of one scope.
@@ -224,11 +242,18 @@ impl Queue {
         Some((waiting, parts))
     }
 
-    /// Takes a call out whose caller goes away with a ticket; its place is remembered until `until`, for counting only.
-    pub fn leave(&mut self, id: AskId, now: FleetTime, until: FleetTime) -> Option<(Waiting, Vec<DelayPart>)> {
+    /// Takes a call out whose caller goes away with a ticket; its place and what it costs in each bucket of its plan are
+    /// remembered until `until`, for counting only.
+    pub fn leave(
+        &mut self,
+        id: AskId,
+        now: FleetTime,
+        until: FleetTime,
+        charges: Box<[Milli]>,
+    ) -> Option<(Waiting, Vec<DelayPart>)> {
         let (key, stamp) = self.places.get(&id)?.clone();
         if let Some(lane) = self.lanes.get_mut(&key) {
-            lane.absent.insert(stamp, until);
+            lane.absent.insert(stamp, Away { until, charges });
         }
         self.remove(id, now)
     }
@@ -340,14 +365,14 @@ impl Queue {
     /// Forgets absent callers whose time is over, and empty lanes.
     pub fn forget_absent(&mut self, now: FleetTime) {
         self.lanes.retain(|_, lane| {
-            lane.absent.retain(|_, until| *until > now);
+            lane.absent.retain(|_, away| away.until > now);
             !lane.waiting.is_empty() || !lane.absent.is_empty()
         });
     }
 
     /// When the next absent caller is forgotten, if any.
     pub fn next_forgetting(&self) -> Option<FleetTime> {
-        self.lanes.values().flat_map(|lane| lane.absent.values()).min().copied()
+        self.lanes.values().flat_map(|lane| lane.absent.values()).map(|away| away.until).min()
     }
 
     /// Names the calls that no decision has looked at, and forgets that they are new.
@@ -393,6 +418,12 @@ impl Lane {
     /// How many stand before a place, those away with a ticket included.
     pub fn before(&self, stamp: Serial) -> usize {
         self.waiting.range(..stamp).count() + self.absent.range(..stamp).count()
+    }
+
+    /// The calls before a place: those who are here, then those who are away.
+    pub fn ahead_of(&self, stamp: Serial) -> impl Iterator<Item = Ahead<'_>> {
+        let here = self.waiting.range(..stamp).map(|(_, waiting)| Ahead::Here(&waiting.ask));
+        here.chain(self.absent.range(..stamp).map(|(_, away)| Ahead::Away(&away.charges)))
     }
 
     /// When the longest waiting call entered the line, one that is away with a ticket included.

@@ -69,7 +69,7 @@ impl BucketState {
 
     /// What a reservation of `cost` typically turns out to use: paced by the reservation, calls that use half of it would
     /// leave half of the refill unused. At least a twentieth of it, at most four times.
-    pub(crate) fn expected_use(&self, cost: Milli) -> Milli {
+    pub fn expected_use(&self, cost: Milli) -> Milli {
         if self.typical_reserved <= Milli::ZERO {
             return cost;
         }

@@ -180,10 +180,11 @@ impl Scope {
         let cause = self.queue.cause_of(id)?;
         let runner_up: Option<RunnerUp> = waiting.runner_up.clone().or(seen.runner_up.clone());
         let estimated = self.estimate(&binding, &ask, &seen, standing.present_ahead + absent_ahead, now);
+        let charges = binding.buckets.iter().map(|index| decide::charge_for(&self.value, &ask, *index).0).collect();
         let lead = Span::from_micros(estimated.as_micros() / 10).max(Span::from_secs(1));
         let come_back_in =
             if self.is_draining { Span::ZERO } else { (estimated - lead).at_least_zero().min(Span::from_secs(30)) };
-        let (waiting, parts) = self.queue.leave(id, now, now + come_back_in + Span::from_secs(2))?;
+        let (waiting, parts) = self.queue.leave(id, now, now + come_back_in + Span::from_secs(2), charges)?;
         let call = self.calls.get(&id)?;
         let ask = &waiting.ask;
         let floor: Option<CallFloor> = ask.not_before;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use paceline_core::decide;
 use paceline_core::lease::Charge;
 use paceline_core::plan::BucketId;
-use paceline_core::queue::Ask;
+use paceline_core::queue::{Ahead, Ask};
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
 use paceline_core::value::Binding;
@@ -14,6 +14,9 @@ use super::{Scope, from_now};
 
 /// Weight of the newest figure: a thirty-second.
 const SMOOTHING: i64 = 32;
+
+/// Of so many calls in a lane the costs are summed up; beyond, they count like these.
+const MOST_COUNTED: i64 = 500;
 
 /// How long calls take of which nobody has been reported yet.
 const UNKNOWN_RUN: Span = Span::from_secs(1);
@@ -35,25 +38,61 @@ impl Usual {
     }
 }
 
+/// What is known of those before a call in its lane.
+struct Known {
+    /// How many there are.
+    calls: i64,
+    /// What they cost together, by position of the bucket in the binding.
+    charges: Vec<Milli>,
+}
+
 impl Scope {
-    /// The wait from now: until the line moves, and then for everyone before it at the pace of the scarcest bucket, if they cost
-    /// what calls usually cost.
+    /// The wait from now: until the line moves, and then for everyone before it at the pace of the scarcest bucket: those in its
+    /// lane by what they cost, others by what calls usually cost, all of them by how much of that calls turn out to use.
     pub(super) fn estimate(&self, binding: &Binding, ask: &Ask, seen: &decide::Outlook, ahead: u64, now: FleetTime) -> Span {
         let line = i64::try_from(ahead).unwrap_or(i64::MAX);
         if matches!(seen.opening.source, Source::Ramp | Source::Concurrency) && seen.opening.at > now {
             return self.until_calls_end(binding, ask, line, seen.opening.source, now);
         }
         let opens = if seen.opening.at == FleetTime::MAX { Span::from_secs(1) } else { from_now(seen.opening.at, now) };
-        let per_call = binding.buckets.iter().filter_map(|index| {
+        let known = self.known_ahead(binding, ask);
+        let others = line.saturating_sub(known.calls);
+        let per_bucket = binding.buckets.iter().zip(&known.charges).filter_map(|(index, charged)| {
             let bucket = self.value.buckets.get(*index)?;
             let (cost, _) = decide::charge_for(&self.value, ask, *index);
-            let cost = self.usual.costs.get(&bucket.plan.id).map_or(cost, |usual| Milli::from_milli(*usual));
+            let usual = self.usual.costs.get(&bucket.plan.id).map_or(cost, |usual| Milli::from_milli(*usual));
             let rate = bucket.rate()?;
-            // A window's quota is handed out as soon as it opens.
-            Some(if bucket.is_windowed() { bucket.gap(cost, now) } else { rate.time_for(cost) })
+            if bucket.is_windowed() {
+                // A window's quota is handed out as soon as it opens.
+                return Some(Span::from_micros(line.saturating_mul(bucket.gap(usual, now).as_micros())));
+            }
+            let of_others = Milli::from_milli(usual.as_milli().saturating_mul(others));
+            Some(rate.time_for(bucket.expected_use(*charged + of_others)))
         });
-        let spacing = per_call.max().unwrap_or(Span::ZERO);
-        opens.saturating_add(Span::from_micros(line.saturating_mul(spacing.as_micros()))).min(LONGEST_FLOOR)
+        opens.saturating_add(per_bucket.max().unwrap_or(Span::ZERO)).min(LONGEST_FLOOR)
+    }
+
+    /// What the calls before this one in its lane cost in each bucket, as far as that is known; many are counted by a part of them.
+    fn known_ahead(&self, binding: &Binding, ask: &Ask) -> Known {
+        let mut charges = vec![Milli::ZERO; binding.buckets.len()];
+        let (mut counted, mut calls) = (0_i64, 0_i64);
+        for ahead in self.queue.lane_of(ask.id).into_iter().flat_map(|lane| lane.ahead_of(ask.stamp)) {
+            calls += 1;
+            if counted >= MOST_COUNTED {
+                continue;
+            }
+            counted += 1;
+            for (at, (sum, index)) in charges.iter_mut().zip(&binding.buckets).enumerate() {
+                *sum += match ahead {
+                    Ahead::Here(other) => decide::charge_for(&self.value, other, *index).0,
+                    Ahead::Away(charged) => charged.get(at).copied().unwrap_or(Milli::ZERO),
+                };
+            }
+        }
+        for sum in &mut charges {
+            *sum = Milli::from_milli(sum.as_milli().saturating_mul(calls) / counted.max(1));
+        }
+        Known { calls, charges }
     }
 
     /// Where calls in flight have to end first: a round of them ends in the time a call usually takes. While a ramp grows, each

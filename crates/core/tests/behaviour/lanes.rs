@@ -300,7 +300,7 @@ fn two_hundred_who_leave_delay_nobody() {
         .collect();
     for id in leavers {
         // Away with a ticket for a long time: remembered, and not waited for.
-        world.queue.leave(id, world.now, world.now + Span::from_secs(600));
+        world.queue.leave(id, world.now, world.now + Span::from_secs(600), Box::default());
     }
     world.run_until(at(12.0));
     for (number, id) in stays.iter().enumerate() {
