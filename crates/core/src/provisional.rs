@@ -84,11 +84,14 @@ pub(crate) fn probe(value: &mut ScopeValue, binding: &Binding, send_at: FleetTim
 }
 
 /// A call of `lease` went through. Every floor it was under that had been set before it was granted is contradicted: what the
-/// provider said then was meant for the refused call alone. Returns how many floors ended.
+/// provider said then was meant for the refused call alone. A slot at the floor's end, firm a moment before, was not under it.
+/// Returns how many floors ended.
 pub(crate) fn contradict(value: &mut ScopeValue, binding: &Binding, lease: &Lease, now: FleetTime) -> u32 {
     let mut ended = 0;
     for place in places(value, binding) {
-        if floor_at(value, &place).is_some_and(|floor| floor.since < lease.granted_at && floor.holds_at(now)) {
+        if floor_at(value, &place)
+            .is_some_and(|floor| floor.since < lease.granted_at && lease.send_at < floor.until && floor.holds_at(now))
+        {
             if let Some(slot) = slot_at(value, &place) {
                 *slot = None;
             }

@@ -113,6 +113,23 @@ fn only_a_success_granted_after_the_refusal_contradicts_it() {
     assert!(world.value.groups[0].floor.is_none());
 }
 
+/// A slot at the floor's end is firm a moment before it; an answer to it that comes early opens nothing for the others.
+#[test]
+fn a_slot_at_the_end_of_a_floor_does_not_end_it() {
+    let plan = group(vec![per_minute("requests", 60)]);
+    let mut world = World::new(4);
+    world.push_many(&plan, 2);
+    world.decide();
+    world.now = at(1.0);
+    world.answer(1, &refused_for(Span::from_secs(10)));
+    let mut firm = world.open.get(&2).unwrap().clone();
+    (firm.granted_at, firm.send_at) = (at(10.9), at(11.0));
+    world.open.insert(2, firm);
+    world.now = at(10.95);
+    assert_eq!(world.answer(2, &Signal { kind: AnswerKind::Ok, ..Signal::default() }).floors_ended, 0);
+    assert_eq!(world.value.groups[0].floor.map(|floor| floor.until), Some(at(11.0)));
+}
+
 /// A backoff of ours is no word of the provider's, however long, and needs no confirmation.
 #[test]
 fn guesses_are_not_confirmed() {
