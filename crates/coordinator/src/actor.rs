@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use paceline_core::units::{FleetTime, Span};
-use paceline_core::value::ScopeValue;
 use paceline_store::{
-    CodecError, Commit, Committed, Expect, Loaded, RecordKey, RecordWrite, ScopeKey, Store, Version, codec, keep_until,
+    CodecError, Commit, Committed, Expect, Loaded, RecordKey, RecordWrite, ScopeKey, Store, StoreError, Version, codec,
+    keep_until,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::front::Inner;
 use crate::gauges::Gauges;
+use crate::memory::{self, Memory, Stored};
 use crate::metrics::Recorder;
 use crate::record::{CallKey, Record};
 use crate::scope::{Effects, Input, Reply, ReplyId, Scope};
@@ -53,6 +54,9 @@ pub(crate) struct Actor<S> {
 /// What the loop keeps between steps.
 struct State {
     version: Version,
+    epoch: u64,
+    /// The last value that is known to be, or to have been, in the store.
+    memory: Option<Memory>,
     loaded: bool,
     waiting: HashMap<ReplyId, oneshot::Sender<Reply>>,
     wake_at: Option<FleetTime>,
@@ -65,6 +69,8 @@ impl<S: Store> Actor<S> {
     pub(crate) async fn run(mut self) {
         let mut state = State {
             version: Version::NONE,
+            epoch: 0,
+            memory: None,
             loaded: false,
             waiting: HashMap::new(),
             wake_at: None,
@@ -124,11 +130,12 @@ impl<S: Store> Actor<S> {
                 return self.tell_on_commit(state, fx, now);
             }
             match self.commit(state, &fx, now).await {
-                Ok(Committed::Done(version)) => {
+                Ok((Committed::Done(version), written)) => {
                     state.version = version;
+                    state.memory = Some(Memory::of(written, state.epoch, self.scope.value(), now));
                     return self.tell_on_commit(state, fx, now);
                 }
-                Ok(Committed::Stale(loaded)) => {
+                Ok((Committed::Stale(loaded), _)) => {
                     self.recorder.conflict();
                     let adopted = self.adopt(state, loaded, now);
                     inputs = self.scope.undo(fx, now);
@@ -137,7 +144,7 @@ impl<S: Store> Actor<S> {
                         return self.fail(state, inputs, &error);
                     }
                 }
-                Ok(Committed::RecordExists { key, .. }) => {
+                Ok((Committed::RecordExists { key, .. }, _)) => {
                     // The same key was granted on another replica: read everything again, its record included.
                     self.recorder.conflict();
                     inputs = self.scope.undo(fx, now);
@@ -177,33 +184,41 @@ impl<S: Store> Actor<S> {
 
     /// Takes over what the store holds. An error: a value of a newer release, which must not be overwritten.
     fn adopt(&mut self, state: &mut State, loaded: Loaded, now: FleetTime) -> Result<(), String> {
-        let was_there = state.version != Version::NONE;
         state.version = loaded.version;
-        let decoded = loaded.value.map(|bytes| codec::decode(&bytes, now)).transpose();
-        match decoded {
-            Ok(None) if was_there => {
-                tracing::warn!(scope = %self.key, "the stored value is gone; starting cautiously");
-                self.scope.adopt(ScopeValue::after_loss(now), now);
-            }
-            Ok(None) => self.scope.adopt(ScopeValue::default(), now),
-            Err(error @ CodecError::TooNew { .. }) => return Err(error.to_string()),
-            Ok(Some(decoded)) => {
+        let stored = match loaded.value.as_ref().map(|bytes| codec::decode(bytes, now)) {
+            None => Stored::Nothing,
+            Some(Err(error @ CodecError::TooNew { .. })) => return Err(error.to_string()),
+            Some(Ok(decoded)) => {
                 if decoded.repaired > 0 {
                     self.recorder.repaired(decoded.repaired);
                 }
-                self.scope.adopt(decoded.value, now);
+                Stored::Value(Box::new(decoded))
             }
-            Err(error) => {
-                // Never a full bucket out of garbage: every bucket starts anew, unseen and cautious.
-                tracing::warn!(scope = %self.key, %error, "the stored value cannot be read; starting cautiously");
+            Some(Err(error)) => {
+                tracing::warn!(scope = %self.key, %error, "the stored value cannot be read");
                 self.recorder.repaired(1);
-                self.scope.adopt(ScopeValue::after_loss(now), now);
+                Stored::Damaged
+            }
+        };
+        let taken = memory::take_over(state.memory.as_ref(), stored, now);
+        state.epoch = taken.epoch;
+        match (taken.loss, loaded.value) {
+            (None, bytes) => {
+                state.memory = bytes.map(|bytes| Memory::of(bytes, taken.epoch, &taken.value, now));
+                self.scope.adopt(taken.value, now);
+            }
+            // The memory stays as it is until what was merged from it is written.
+            (Some(loss), _) => {
+                tracing::warn!(scope = %self.key, ?loss, "the store has less than was written; going on with what is remembered");
+                self.recorder.merged(loss);
+                self.scope.adopt_merged(taken.value, now);
             }
         }
         Ok(())
     }
 
-    async fn commit(&self, state: &State, fx: &Effects, now: FleetTime) -> Result<Committed, paceline_store::StoreError> {
+    /// Writes what the step made true; gives back the bytes it wrote.
+    async fn commit(&self, state: &State, fx: &Effects, now: FleetTime) -> Result<(Committed, Bytes), StoreError> {
         let next = state.version.next(now);
         let records = fx.records.iter().map(|change| RecordWrite {
             key: RecordKey(change.key.0),
@@ -211,17 +226,15 @@ impl<S: Store> Actor<S> {
             keep_until: change.record.keep_until(),
             must_be: if change.must_be_new { Expect::Absent } else { Expect::Anything },
         });
+        let header = codec::Header::new(state.epoch, next, u64::from(self.inner.replica));
+        let value = codec::encode(&header, self.scope.value());
         let commit = Commit {
             expected: state.version,
-            value: codec::encode(&self.header(next), self.scope.value()),
+            value: value.clone(),
             keep_until: keep_until(self.scope.value(), now),
             records: records.collect(),
         };
-        self.inner.store.commit(&self.key, commit).await
-    }
-
-    fn header(&self, version: Version) -> codec::Header {
-        codec::Header { epoch: 0, version, writer: u64::from(self.inner.replica), min_reader: codec::SCHEMA }
+        Ok((self.inner.store.commit(&self.key, commit).await?, value))
     }
 
     /// What holds whatever becomes of the commit.

@@ -12,6 +12,7 @@ mod family;
 mod front;
 mod gauges;
 mod inputs;
+pub mod memory;
 mod metrics;
 mod record;
 pub mod scope;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use paceline_core::report::Outcome;
-use paceline_telemetry::{AcquireOutcome, ReportOutcome, ScopeLabels, Status, Telemetry, UnitsKind};
+use paceline_telemetry::{AcquireOutcome, ReportOutcome, ScopeLabels, StateLoss, Status, Telemetry, UnitsKind};
 
 use crate::api::Target;
 use crate::scope::{DecidedAs, Event};
@@ -27,6 +27,10 @@ impl Recorder {
 
     pub(crate) fn repaired(&self, fields: u64) {
         self.telemetry.state_repaired(fields);
+    }
+
+    pub(crate) fn merged(&self, loss: StateLoss) {
+        self.telemetry.state_merged(loss);
     }
 
     pub(crate) fn record(&mut self, event: Event) {

@@ -584,7 +584,7 @@ pub fn describe(cause: &Cause) -> String {
         Source::RetryAfterSeconds | Source::RetryAfterDate | Source::RetryAfterMs => "the end of the provider's Retry-After",
         Source::ResetHeader => "the provider's reset",
         Source::ErrorBody => "the end of the wait named in the provider's error",
-        Source::Backoff => "the end of our backoff after a refusal without a usable header",
+        Source::Backoff => "the end of our backoff after a refusal that named no wait",
         Source::Ramp => "the first answers, which tell the limit",
         Source::Concurrency => "a call in flight to end",
         Source::FairShare => "calls before it in another lane",

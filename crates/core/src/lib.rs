@@ -28,6 +28,8 @@ mod lanes;
 pub mod learn;
 pub mod lease;
 pub mod level;
+pub mod lineage;
+pub mod merge;
 pub mod mode;
 pub mod opening;
 pub mod pacing;

@@ -380,7 +380,8 @@ impl Queue {
         std::mem::take(&mut self.fresh)
     }
 
-    pub(crate) fn ids(&self) -> Vec<AskId> {
+    /// Everybody who waits here.
+    pub fn ids(&self) -> Vec<AskId> {
         self.lanes.values().flat_map(|lane| lane.waiting.values().map(|waiting| waiting.ask.id)).collect()
     }
 

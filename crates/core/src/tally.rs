@@ -76,7 +76,7 @@ impl Tally {
     }
 
     /// The same with the minutes turned as far as `now` demands.
-    fn at(self, now: FleetTime) -> Self {
+    pub(crate) fn at(self, now: FleetTime) -> Self {
         let age = now.since(self.since);
         if age < COUNTED_OVER {
             self

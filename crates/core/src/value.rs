@@ -9,6 +9,7 @@ use crate::exhausted::{Exhausted, LONGEST_INTERVAL};
 use crate::fair::{CrewTurns, LINGER};
 use crate::floor::Floor;
 use crate::holds::Holds;
+use crate::lineage::Lineage;
 use crate::plan::{BucketId, BucketPlan, GroupPlan, Refill};
 use crate::provisional::Provisional;
 use crate::tally::Tally;
@@ -46,6 +47,8 @@ pub struct ScopeValue {
     pub exhausted: Option<Exhausted>,
     /// Long waits that one call alone has heard of.
     pub provisional: Vec<Provisional>,
+    /// Whose commits it includes.
+    pub lineage: Lineage,
 }
 
 /// The state of one group of models.

@@ -20,13 +20,11 @@ impl Version {
     /// Nothing is stored (yet, or any more).
     pub const NONE: Self = Self(0);
 
-    /// The version to write over this one. A scope begins with the microsecond of its first commit and not with one: should
-    /// the value get lost and begin anew, no version of before comes back, and a writer that missed the loss is told so.
+    /// The version to write over this one at `now`: the microsecond, or one more than this one if that is later. So no
+    /// version comes back, neither when a value gets lost and begins anew nor when an older one is restored and written over:
+    /// a writer that missed that is told so instead of writing over what it never saw.
     pub fn next(self, now: FleetTime) -> Self {
-        match self {
-            Self::NONE => Self(u64::try_from(now.as_micros()).unwrap_or(0).max(1)),
-            Self(version) => Self(version.saturating_add(1)),
-        }
+        Self(u64::try_from(now.as_micros()).unwrap_or(0).max(self.0.saturating_add(1)))
     }
 }
 
@@ -160,6 +158,8 @@ impl<S: Store> Store for Arc<S> {
 
 #[cfg(test)]
 mod tests {
+    use paceline_core::units::Span;
+
     use super::*;
 
     #[test]
@@ -168,6 +168,9 @@ mod tests {
         let first = Version::NONE.next(now);
         assert_eq!(first, Version(1_800_000_000_000_000));
         assert_eq!(first.next(FleetTime::ZERO), Version(first.0 + 1));
+        assert_eq!(first.next(now), Version(first.0 + 1), "two commits in one microsecond");
+        let (lost, restored) = (first.next(now + Span::from_millis(5)), first.next(now + Span::from_millis(9)));
+        assert!(restored > lost, "an older value is back and written over: {lost:?} must not come back");
         assert_eq!(Version::NONE.next(FleetTime::ZERO), Version(1), "zero means that nothing is stored");
         assert_eq!(Version::NONE.next(FleetTime::from_secs(-5)), Version(1));
     }

@@ -19,6 +19,7 @@ use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, LaneTurn, Turn};
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
+use paceline_core::lineage::{Lineage, Writer};
 use paceline_core::plan::{BucketId, BucketPlan, Class, Owner, Refill, StartLevel};
 use paceline_core::provisional::{Place, Provisional};
 use paceline_core::shape::NamedEnd;
@@ -97,6 +98,10 @@ fn value() -> ScopeValue {
                 mark: 9,
             },
         ],
+        lineage: Lineage::from_writers(vec![
+            Writer { replica: 0xfedc_ba98, commits: 4_242 },
+            Writer { replica: 7, commits: 1 },
+        ]),
     }
 }
 

@@ -239,6 +239,18 @@ pub const STATE_REPAIRED: Metric = Metric {
     series: SeriesBound::InAll(1),
 };
 
+/// Stored values that were less than what replicas remember.
+pub const STATE_MERGED: Metric = Metric {
+    name: "paceline_state_merged_total",
+    kind: Kind::Counter,
+    unit: "{value}",
+    labels: &["why"],
+    help: "Stored values merged with what a replica remembered: `lost`, `rolled_back`, or `joined` when another replica had \
+           found the loss before.",
+    question: "Does the store lose what it was given?",
+    series: SeriesBound::InAll(3),
+};
+
 /// Configurations read again.
 pub const CONFIG_RELOADS: Metric = Metric {
     name: "paceline_config_reloads_total",
@@ -350,7 +362,7 @@ pub const MODE: Metric = Metric {
 };
 
 /// Every metric, in the order of the reference.
-pub const CATALOGUE: [&Metric; 24] = [
+pub const CATALOGUE: [&Metric; 25] = [
     &DELAY_SECONDS,
     &WAIT_SECONDS,
     &OLDEST_WAIT_SECONDS,
@@ -372,13 +384,14 @@ pub const CATALOGUE: [&Metric; 24] = [
     &SHADOW_PREVENTED,
     &STORE_CONFLICTS,
     &STATE_REPAIRED,
+    &STATE_MERGED,
     &CONFIG_RELOADS,
     &CONFIG_HASH_INFO,
     &BUILD_INFO,
 ];
 
 /// What each label means; `{sources}` in a text stands for the list of sources.
-pub const LABELS: [(&str, &str); 18] = [
+pub const LABELS: [(&str, &str); 19] = [
     ("account", "Whose quota: the name workers send, never a key."),
     (
         "bucket",
@@ -412,4 +425,5 @@ pub const LABELS: [(&str, &str); 18] = [
     ("verdict", "What the worker was told: `done`, `retry`, `fail_over`, `give_up`; empty when the call goes on."),
     ("version", "Of this build."),
     ("le", "Of histograms only: the upper bound of a bucket."),
+    ("why", "`lost`, `rolled_back`: an older value came back, or `joined`: another replica found out first."),
 ];

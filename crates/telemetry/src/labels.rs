@@ -103,6 +103,31 @@ impl ReloadResult {
     }
 }
 
+/// How a stored value was less than what a replica remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StateLoss {
+    /// It was gone, or could not be read.
+    Lost,
+    /// It did not include a commit that is remembered: an older value came back.
+    RolledBack,
+    /// Another replica had found the loss before; this one added what it remembers.
+    Joined,
+}
+
+impl StateLoss {
+    /// Every kind, in order.
+    pub const ALL: [Self; 3] = [Self::Lost, Self::RolledBack, Self::Joined];
+
+    /// The label's value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::RolledBack => "rolled_back",
+            Self::Joined => "joined",
+        }
+    }
+}
+
 /// The status a provider answered with, as the worker reported it: any number may come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {

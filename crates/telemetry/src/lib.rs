@@ -28,7 +28,7 @@ mod telemetry;
 
 pub use catalogue::{CATALOGUE, Kind, Metric};
 pub use docs::markdown;
-pub use labels::{AcquireOutcome, ReloadResult, ReportOutcome, Status, UnitsKind};
+pub use labels::{AcquireOutcome, ReloadResult, ReportOutcome, StateLoss, Status, UnitsKind};
 pub use load::{InMode, Load};
 pub use logging::{DEFAULT_LOG_FILTER, LogFormat, init_logging};
 pub use telemetry::{CONTENT_TYPE, Options, ScopeLabels, Telemetry};

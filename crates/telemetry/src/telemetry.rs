@@ -11,7 +11,7 @@ use prometheus::{Registry, TextEncoder};
 
 use crate::Error;
 use crate::instruments::{self, Instruments};
-use crate::labels::{AcquireOutcome, ReloadResult, ReportOutcome, Status, UnitsKind};
+use crate::labels::{AcquireOutcome, ReloadResult, ReportOutcome, StateLoss, Status, UnitsKind};
 use crate::load::{InMode, Load, Observed};
 use crate::series::{Bounded, MAX_HEADERS, MAX_PROVIDERS, OTHER, ProviderSeries, ScopeSeries, label};
 
@@ -50,6 +50,7 @@ struct Inner {
     headers: Bounded<String, BoundCounter<u64>>,
     store_conflicts: BoundCounter<u64>,
     state_repaired: BoundCounter<u64>,
+    state_merged: [BoundCounter<u64>; 3],
     config_reloads: [BoundCounter<u64>; 2],
     observed: Arc<Observed>,
     registry: Registry,
@@ -84,6 +85,7 @@ impl Telemetry {
         };
         let store_conflicts = zero(instruments.store_conflicts.bind(&[]));
         let state_repaired = zero(instruments.state_repaired.bind(&[]));
+        let state_merged = StateLoss::ALL.map(|why| zero(instruments.state_merged.bind(&[label("why", why.name())])));
         let config_reloads = [ReloadResult::Applied, ReloadResult::Refused]
             .map(|result| zero(instruments.config_reloads.bind(&[label("result", result.name())])));
         Ok(Self(Arc::new(Inner {
@@ -95,6 +97,7 @@ impl Telemetry {
             headers: Bounded::new(MAX_HEADERS),
             store_conflicts,
             state_repaired,
+            state_merged,
             config_reloads,
             observed,
             registry,
@@ -206,6 +209,16 @@ impl Telemetry {
     /// Counts stored buckets that were out of bounds and set back.
     pub fn state_repaired(&self, buckets: u64) {
         self.0.state_repaired.add(buckets);
+    }
+
+    /// Counts a stored value that was merged with what a replica remembered.
+    pub fn state_merged(&self, why: StateLoss) {
+        let [lost, rolled_back, joined] = &self.0.state_merged;
+        match why {
+            StateLoss::Lost => lost.add(1),
+            StateLoss::RolledBack => rolled_back.add(1),
+            StateLoss::Joined => joined.add(1),
+        }
     }
 
     /// Counts a changed configuration.

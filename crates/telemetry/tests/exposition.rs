@@ -10,7 +10,8 @@ use paceline_core::signal::Source;
 use paceline_core::units::Span;
 use paceline_telemetry::catalogue::{LABELS, SeriesBound, WAIT_BOUNDS_SECONDS};
 use paceline_telemetry::{
-    AcquireOutcome, CATALOGUE, InMode, Kind, Load, Metric, Options, ReloadResult, ReportOutcome, Status, Telemetry, UnitsKind,
+    AcquireOutcome, CATALOGUE, InMode, Kind, Load, Metric, Options, ReloadResult, ReportOutcome, StateLoss, Status, Telemetry,
+    UnitsKind,
 };
 use proptest::prelude::*;
 
@@ -77,6 +78,7 @@ fn one_of_each(telemetry: &Telemetry) {
     });
     telemetry.store_conflict();
     telemetry.state_repaired(3);
+    telemetry.state_merged(StateLoss::RolledBack);
     telemetry.config_reload(ReloadResult::Refused);
     telemetry.set_config_hash("c0ffee");
     telemetry.observe_load(|| {
@@ -121,6 +123,8 @@ fn every_event_shows_under_its_labels() {
     }
     assert_eq!(value(&seen, "paceline_store_conflicts_total", &[]), 1.0);
     assert_eq!(value(&seen, "paceline_state_repaired_total", &[]), 3.0);
+    assert_eq!(value(&seen, "paceline_state_merged_total", &[("why", "rolled_back")]), 1.0);
+    assert_eq!(value(&seen, "paceline_state_merged_total", &[("why", "lost")]), 0.0);
     assert_eq!(value(&seen, "paceline_config_reloads_total", &[("result", "refused")]), 1.0);
     assert_eq!(value(&seen, "paceline_config_reloads_total", &[("result", "applied")]), 0.0);
     assert_eq!(value(&seen, "paceline_config_hash_info", &[("hash", "c0ffee")]), 1.0);

@@ -84,6 +84,8 @@ pub struct Scope {
     next_ask: AskId,
     sequence: u64,
     is_draining: bool,
+    /// Whether the value was put together from a memory and is not stored like that yet.
+    is_unsaved: bool,
     /// Calls in flight that this replica granted, for its gauges.
     flights: [Holds; 3],
     /// What calls usually cost.
@@ -124,6 +126,7 @@ impl Scope {
             next_ask: 0,
             sequence: 0,
             is_draining: false,
+            is_unsaved: false,
             flights: Default::default(),
             usual: estimate::Usual::default(),
             unread: unread::Unread::default(),
@@ -143,8 +146,15 @@ impl Scope {
         &self.queue
     }
 
+    /// Adopts a value that was merged because the store had lost something: the next step writes it, whatever else it does.
+    pub fn adopt_merged(&mut self, value: ScopeValue, now: FleetTime) {
+        self.adopt(value, now);
+        self.is_unsaved = true;
+    }
+
     /// Adopts the store's value: at first, or after another replica's commit. Cached records may be out of date then.
     pub fn adopt(&mut self, value: ScopeValue, now: FleetTime) {
+        self.is_unsaved = false;
         self.value = value;
         self.value.repair(now);
         self.records.clear();
@@ -212,7 +222,9 @@ impl Scope {
     pub fn step<R: Rng + ?Sized>(&mut self, inputs: Vec<Input>, now: FleetTime, rng: &mut R) -> Effects {
         let mut fx = Effects::default();
         self.expire(now, &mut fx);
-        let mut recheck = false;
+        // What was merged may have another floor or limit.
+        let mut recheck = std::mem::take(&mut self.is_unsaved);
+        fx.changed |= recheck;
         for input in inputs {
             recheck |= self.take(input, now, rng, &mut fx);
         }
@@ -222,6 +234,9 @@ impl Scope {
             self.decided(ask, decision, now, &mut fx);
         }
         self.end_holds(now, &mut fx);
+        if fx.changed {
+            self.value.lineage.wrote(self.replica);
+        }
         fx.wake_at = [pass.look_again_at, self.holds.first().map(|(at, _)| *at), self.queue.next_forgetting()]
             .into_iter()
             .flatten()

@@ -23,5 +23,10 @@ fn every_test_on_the_page_exists() {
             let text = fs::read_to_string(crates.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
             assert!(text.contains(&format!("fn {name}(")), "no {name} in crates/{file}");
         }
+        let id = row.split_whitespace().nth(1).unwrap();
+        for table in row.split('`').filter(|part| part.ends_with(".txt")) {
+            let text = fs::read_to_string(crates.join(table)).unwrap_or_else(|error| panic!("{table}: {error}"));
+            assert!(text.contains(id), "no case in crates/{table} names {id}");
+        }
     }
 }

@@ -8,6 +8,7 @@ mod support;
 mod crowds;
 mod exits;
 mod fallbacks;
+mod losses;
 mod replicas;
 mod rest;
 mod stores;

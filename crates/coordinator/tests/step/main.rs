@@ -11,6 +11,7 @@ mod idempotency;
 mod laws;
 
 mod leases;
+mod losses;
 mod modes;
 mod nested;
 mod places;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use paceline_coordinator::api::{AcquireRequest, CallError, ReportRequest, Target};
+use paceline_coordinator::memory::{self, Memory};
 use paceline_coordinator::scope::{Event, Input, Reply, ReplyId, Scope};
 use paceline_coordinator::settings::Settings;
 use paceline_coordinator::token::Keyring;
@@ -38,6 +39,10 @@ pub(crate) struct Answered {
 struct Stored {
     version: u64,
     value: Option<bytes::Bytes>,
+    /// What was stored before, the oldest first.
+    past: Vec<(u64, Option<bytes::Bytes>)>,
+    /// The highest version there ever was: none comes back.
+    highest: u64,
     records: BTreeMap<CallKey, (FleetTime, Vec<u8>)>,
 }
 
@@ -45,6 +50,8 @@ struct Stored {
 struct Live {
     scope: Scope,
     version: u64,
+    epoch: u64,
+    memory: Option<Memory>,
     loaded: bool,
     wake_at: Option<FleetTime>,
     woken_at: Option<FleetTime>,
@@ -190,6 +197,23 @@ impl World {
         self.now = until.max(self.now);
     }
 
+    /// The store loses all it holds.
+    pub(crate) fn lose(&mut self) {
+        for stored in self.stored.values_mut() {
+            (stored.version, stored.value) = (0, None);
+            stored.records.clear();
+        }
+    }
+
+    /// The store comes back as it was so many commits ago.
+    pub(crate) fn roll_back(&mut self, commits: usize) {
+        for stored in self.stored.values_mut() {
+            for _ in 0..commits {
+                (stored.version, stored.value) = stored.past.pop().expect("so many commits");
+            }
+        }
+    }
+
     /// Forgets a replica's scopes, as when they are idle, or when the replica dies.
     pub(crate) fn put_away(&mut self, replica: usize) {
         self.live.retain(|(at, _), _| *at != replica);
@@ -251,6 +275,8 @@ impl World {
         let mut live = self.live.remove(&key).unwrap_or_else(|| Live {
             scope: Scope::new(target, u32::try_from(replica).unwrap(), keyring, settings),
             version: 0,
+            epoch: 0,
+            memory: None,
             loaded: false,
             wake_at: None,
             woken_at: None,
@@ -265,7 +291,8 @@ impl World {
             self.answers.extend(firm.into_iter().map(|(id, reply)| Answered { id, at: self.now, reply }));
             if fx.changed && self.refuse > 0 {
                 self.refuse -= 1;
-                stored.version += 1;
+                stored.highest += 1;
+                stored.version = stored.highest;
             }
             if fx.changed && stored.version != live.version {
                 adopt(&mut live, stored, self.now);
@@ -283,10 +310,14 @@ impl World {
                 continue;
             }
             if fx.changed {
-                stored.version += 1;
+                stored.past.push((stored.version, stored.value.take()));
+                stored.highest += 1;
+                stored.version = stored.highest;
                 live.version = stored.version;
-                let header = Header::new(0, Version(stored.version), 0);
-                stored.value = Some(codec::encode(&header, live.scope.value()));
+                let header = Header::new(live.epoch, Version(stored.version), 0);
+                let bytes = codec::encode(&header, live.scope.value());
+                live.memory = Some(Memory::of(bytes.clone(), live.epoch, live.scope.value(), self.now));
+                stored.value = Some(bytes);
                 for change in &fx.records {
                     stored.records.insert(change.key, (change.record.keep_until(), change.record.encode()));
                 }
@@ -314,7 +345,15 @@ fn prepare(live: &mut Live, stored: &Stored, inputs: &[Input], now: FleetTime) {
 }
 
 fn adopt(live: &mut Live, stored: &Stored, now: FleetTime) {
-    let value = stored.value.as_ref().map(|bytes| codec::decode(bytes, now).unwrap().value);
-    live.scope.adopt(value.unwrap_or_default(), now);
-    live.version = stored.version;
+    let bytes = stored.value.clone();
+    let found = bytes
+        .as_ref()
+        .map_or(memory::Stored::Nothing, |bytes| memory::Stored::Value(Box::new(codec::decode(bytes, now).unwrap())));
+    let taken = memory::take_over(live.memory.as_ref(), found, now);
+    (live.version, live.epoch) = (stored.version, taken.epoch);
+    if taken.loss.is_some() {
+        return live.scope.adopt_merged(taken.value, now);
+    }
+    live.memory = bytes.map(|bytes| Memory::of(bytes, taken.epoch, &taken.value, now));
+    live.scope.adopt(taken.value, now);
 }

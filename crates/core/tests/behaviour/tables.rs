@@ -54,6 +54,8 @@ struct Table {
     plans: BTreeMap<String, Arc<GroupPlan>>,
     world: Option<World>,
     ids: BTreeMap<String, AskId>,
+    /// How far the clock has jumped: a table's times go on as if it had not.
+    jumped: Span,
 }
 
 /// The words of a line: plain ones, and those of the form `key=value`.
@@ -122,7 +124,7 @@ impl Table {
         self.world.as_mut().ok_or_else(|| "a case begins with a line `case TITLE`".to_string())
     }
 
-    /// `bucket NAME [window|held] [full|cautious] [account] [limit=N per=SECONDS capacity=N burst=N meter=M of=GROUP]`
+    /// `bucket NAME [window|held] [full|cautious] [account] [learn_above] [limit=N per=SECONDS capacity=N burst=N meter=M of=GROUP]`
     fn bucket(&mut self, words: &Words<'_>) -> Found<()> {
         let name = words.at(1)?;
         let limit = words.units("limit")?;
@@ -140,6 +142,7 @@ impl Table {
             (_, _, Some(_)) => Some(Refill::Continuous),
             _ => None,
         };
+        plan.learn_above = words.has("learn_above");
         plan.start = if words.has("full") { StartLevel::Full } else { StartLevel::Cautious };
         if words.has("account") {
             // The whole account's: every group so far is charged in it.
@@ -168,7 +171,7 @@ impl Table {
 
     /// `TIME WHAT ...`: the world runs until then, and goes on from there.
     fn event(&mut self, words: &Words<'_>) -> Found<()> {
-        let time = START + seconds(words.at(0)?)?;
+        let time = START + seconds(words.at(0)?)? + self.jumped;
         let world = self.world()?;
         if time < world.now {
             return Err("time goes back".to_string());
@@ -179,13 +182,37 @@ impl Table {
             "ask" => self.ask(who, words)?,
             "answer" => self.answer(who, words)?,
             "done" | "release" | "leave" => self.end(what, who, words)?,
+            "limit" => self.limit(who, words)?,
+            "clock" => {
+                let by = match who.strip_prefix('-') {
+                    Some(back) => Span::ZERO - seconds(back)?,
+                    None => seconds(who)?,
+                };
+                self.world()?.clock_jumps(by);
+                self.jumped += by;
+            }
+            "store" => same("forgets", who).map(|()| self.world().map(World::lose))??,
             _ => return self.expect(what, who, words),
         }
         self.world()?.decide();
         Ok(())
     }
 
-    /// `TIME ask NAME[*COUNT] [interactive|batch] [of=GROUP tenant=NAME weight=N tokens=N max_wait=S honor_cap=S not_before=S ttl=S]`
+    /// `TIME limit BUCKET [of=GROUP limit=N capacity=N burst=N]`: the configuration is loaded again with this in it.
+    fn limit(&mut self, name: &str, words: &Words<'_>) -> Found<()> {
+        let group = words.keyed.get("of").copied().unwrap_or("main");
+        let buckets = self.buckets.get_mut(group).ok_or_else(|| format!("no bucket is of group {group}"))?;
+        let plan = buckets.iter_mut().find(|plan| &*plan.id.name == name).ok_or_else(|| format!("no bucket {name}"))?;
+        plan.limit = words.units("limit")?.or(plan.limit);
+        plan.capacity = words.units("capacity")?.or(plan.capacity);
+        plan.burst = words.units("burst")?.or(plan.burst);
+        self.plans.remove(group);
+        let plan = self.plan(group)?;
+        self.world()?.replan(&plan);
+        Ok(())
+    }
+
+    /// `TIME ask NAME[*COUNT] [interactive|batch] [of=GROUP tenant=NAME weight=N requests=N tokens=N max_wait=S honor_cap=S not_before=S ttl=S]`
     fn ask(&mut self, who: &str, words: &Words<'_>) -> Found<()> {
         // `jobs*5` are five calls: jobs1 to jobs5.
         if let Some((name, count)) = who.split_once('*') {
@@ -193,6 +220,7 @@ impl Table {
             return (1..=count).try_for_each(|number| self.ask(&format!("{name}{number}"), words));
         }
         let plan = self.plan(words.keyed.get("of").copied().unwrap_or("main"))?;
+        let jumped = self.jumped;
         let weight = words.units("weight")?.map_or(Ok(1), u32::try_from).map_err(|_| "that is no weight".to_string())?;
         let world = self.world()?;
         let mut ask = world.ask(&plan);
@@ -203,13 +231,15 @@ impl Table {
             (_, true) => Class::Batch,
             _ => Class::Normal,
         };
-        if let Some(tokens) = words.units("tokens")? {
-            ask.cost.set("tokens", tokens);
+        for meter in ["requests", "tokens"] {
+            if let Some(units) = words.units(meter)? {
+                ask.cost.set(meter, units);
+            }
         }
         ask.wait_until = words.span("max_wait")?.map_or(ask.wait_until, |wait| world.now + wait);
         ask.honor_cap = words.span("honor_cap")?.unwrap_or(ask.honor_cap);
         ask.ttl = words.span("ttl")?.unwrap_or(ask.ttl);
-        let own = words.span("not_before")?.map(|until| START + until);
+        let own = words.span("not_before")?.map(|until| START + until + jumped);
         ask.not_before = own.map(|until| CallFloor { until, source: Source::RetryAfterSeconds });
         let id = world.push(ask);
         self.ids.insert(who.to_string(), id);
@@ -263,9 +293,19 @@ impl Table {
     }
 
     fn expect(&mut self, what: &str, who: &str, words: &Words<'_>) -> Found<()> {
+        let jumped = self.jumped;
         if what == "level" {
             let level = self.world()?.level(who);
             return within(words.at(3)?, level);
+        }
+        if what == "went" {
+            // `TIME went NAME RANGE`: how many of those so called, with any number behind, are to be sent until now.
+            let named = self.ids.iter().filter(|(name, _)| name.trim_end_matches(|c: char| c.is_ascii_digit()) == who);
+            let ids: std::collections::BTreeSet<AskId> = named.map(|(_, id)| *id).collect();
+            let world = self.world()?;
+            let gone =
+                world.granted.iter().filter(|granted| ids.contains(&granted.ask.id) && granted.slot.send_at <= world.now);
+            return within(words.at(3)?, f64::from(u32::try_from(gone.count()).unwrap_or(u32::MAX)));
         }
         let id = self.id(who)?;
         let world = self.world()?;
@@ -275,7 +315,7 @@ impl Table {
             // `TIME sent NAME RANGE [source=S bucket=B runner_up=B free_in=RANGE]`: when, and what governed the wait.
             "sent" => {
                 let slot = &granted.ok_or_else(|| format!("{who} was not granted"))?.slot;
-                within(words.at(3)?, (slot.send_at - START).as_secs_f64())?;
+                within(words.at(3)?, (slot.send_at - START - jumped).as_secs_f64())?;
                 let governing = paceline_core::delays::governing(&slot.delays);
                 if let Some(source) = words.keyed.get("source") {
                     same(source, governing.map_or("none", |part| part.cause.source.name()))?;

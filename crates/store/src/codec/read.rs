@@ -8,6 +8,7 @@ use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, LaneTurn, MOST_LANE_TURNS};
 use paceline_core::level::{Level, Rate};
+use paceline_core::lineage::{Lineage, MOST_WRITERS, Writer};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
 use paceline_core::provisional::{MOST_PROVISIONAL, Place, Provisional};
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli};
@@ -36,6 +37,7 @@ pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
         usage: UsageBook::default(),
         exhausted: calls::read_exhausted(stored.exhausted, &mut checks),
         provisional: provisional(stored.provisional, &mut checks),
+        lineage: lineage(&stored.writers, &mut checks),
     };
     let of_buckets = checks.found;
     let value = ScopeValue { usage: super::usage::read(stored.usage, &mut checks), ..value };
@@ -58,6 +60,11 @@ fn provisional(stored: Vec<wire::Provisional>, checks: &mut Checks) -> Vec<Provi
         Some(Provisional { place, told, mark: checks.count(known.mark, MOST_COUNTED) })
     });
     read.collect()
+}
+
+fn lineage(stored: &[wire::Writer], checks: &mut Checks) -> Lineage {
+    let sound = stored.iter().rev().take(MOST_WRITERS).rev().filter(|part| checks.require(part.commits <= MOST_COUNTED));
+    Lineage::from_writers(sound.map(|part| Writer { replica: part.replica, commits: part.commits }).collect())
 }
 
 fn buckets(stored: Vec<Bytes>, now: FleetTime, checks: &mut Checks) -> Vec<BucketState> {

@@ -13,6 +13,7 @@ use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, La
 use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
 use paceline_core::level::{Level, Rate};
+use paceline_core::lineage::{Lineage, Writer};
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
 use paceline_core::provisional::{Place, Provisional};
 use paceline_core::shape::NamedEnd;
@@ -39,12 +40,12 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
     let groups = btree_map(name(), group(), 0..4)
         .prop_map(|groups| groups.into_iter().map(|(key, state)| GroupState { key: Arc::from(key), ..state }).collect());
     let refusal = of((name(), instant()).prop_map(|(group, at)| (Arc::from(group), at)));
-    let stops = (of(exhausted()), vec(provisional(), 0..4));
+    let stops = (of(exhausted()), vec(provisional(), 0..4), lineage());
     (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros(), usage(), stops).prop_map(
-        |(buckets, groups, floor, last_refusal, repaired, lost_at, usage, (exhausted, provisional))| {
+        |(buckets, groups, floor, last_refusal, repaired, lost_at, usage, (exhausted, provisional, lineage))| {
             let lost_at = FleetTime::from_micros(lost_at);
             let repaired = u64::from(repaired);
-            ScopeValue { buckets, groups, floor, last_refusal, repaired, lost_at, usage, exhausted, provisional }
+            ScopeValue { buckets, groups, floor, last_refusal, repaired, lost_at, usage, exhausted, provisional, lineage }
         },
     )
 }
@@ -72,6 +73,11 @@ fn provisional() -> impl Strategy<Value = Provisional> {
         bucket_id().prop_map(Place::Bucket),
     ];
     (place, instant(), 0..=MOST_COUNTED).prop_map(|(place, told, mark)| Provisional { place, told, mark })
+}
+
+fn lineage() -> impl Strategy<Value = Lineage> {
+    let part = (any::<u32>(), 0..=MOST_COUNTED).prop_map(|(replica, commits)| Writer { replica, commits });
+    vec(part, 0..20).prop_map(Lineage::from_writers)
 }
 
 fn with_id(state: BucketState, id: BucketId) -> BucketState {

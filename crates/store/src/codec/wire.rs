@@ -30,6 +30,9 @@ pub(super) struct Scope {
     pub(super) usage: Vec<Bytes>,
     #[prost(message, repeated, tag = "70")]
     pub(super) provisional: Vec<Provisional>,
+    /// Whose commits it includes, the replica silent for longest first.
+    #[prost(message, repeated, tag = "90")]
+    pub(super) writers: Vec<Writer>,
 }
 
 /// A wait that one call alone has heard of: under a group, a bucket (of which the plan's name is all that is set), else under
@@ -72,6 +75,14 @@ pub(super) struct UsageMeter {
     pub(super) counts: Vec<u32>,
     #[prost(uint64, repeated, tag = "4")]
     pub(super) most: Vec<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Writer {
+    #[prost(fixed32, tag = "1")]
+    pub(super) replica: u32,
+    #[prost(uint64, tag = "2")]
+    pub(super) commits: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

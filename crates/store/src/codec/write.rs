@@ -7,6 +7,7 @@ use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LaneTurn};
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
+use paceline_core::lineage::Writer;
 use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
 use paceline_core::provisional::{Place, Provisional};
 use paceline_core::units::{Milli, Span};
@@ -17,7 +18,8 @@ use super::{calls, pace, wire};
 
 /// The body of a value.
 pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
-    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at, usage, exhausted, provisional } = value;
+    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at, usage, exhausted, provisional, lineage } =
+        value;
     let refusal = last_refusal.as_ref();
     wire::Scope {
         buckets: buckets.iter().map(|state| message(&bucket(state))).collect(),
@@ -29,6 +31,7 @@ pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
         usage: super::usage::write(usage),
         exhausted: exhausted.as_ref().map(calls::write_exhausted),
         provisional: provisional.iter().map(told_to_one).collect(),
+        writers: lineage.writers().iter().map(writer).collect(),
     }
 }
 
@@ -54,6 +57,11 @@ fn owner(owner: &Owner) -> (u32, Bytes) {
         Owner::Shared(name) => (wire::OWNER_SHARED, text(name)),
         Owner::Account => (wire::OWNER_ACCOUNT, Bytes::new()),
     }
+}
+
+fn writer(writer: &Writer) -> wire::Writer {
+    let Writer { replica, commits } = *writer;
+    wire::Writer { replica, commits }
 }
 
 // Each state is taken apart by name, so that a new field cannot be forgotten here.

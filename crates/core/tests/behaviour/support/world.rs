@@ -218,6 +218,11 @@ impl World {
         done
     }
 
+    /// Floors or limits have changed: everybody's bounds are looked at again in the next pass.
+    pub fn recheck(&mut self) {
+        self.recheck = true;
+    }
+
     /// Gives an unused lease back.
     pub fn release(&mut self, id: AskId) {
         let lease = self.open.remove(&id).expect("an open lease");
