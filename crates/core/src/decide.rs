@@ -28,7 +28,7 @@ use crate::units::{FleetTime, Milli, Span};
 use crate::value::{Binding, ScopeValue};
 
 /// A slot that is firm so long ahead reaches the worker in time.
-const IN_TIME: Span = Span::from_millis(10);
+const IN_TIME: Span = Span::from_millis(5);
 /// After a floor, a call alone in line is moved within at most this.
 const ALONE_JITTER: Span = Span::from_secs(5);
 /// From this window on, an empty bucket is a used-up quota and not a wait.

@@ -153,16 +153,21 @@ impl ClassTurns {
         most: Milli,
         now: FleetTime,
     ) {
-        if cost <= Milli::ZERO || !self.others_wait(class, now) {
+        if cost <= Milli::ZERO {
             return;
         }
         let least = Milli::ZERO - saved_up.max(Milli::from_milli(cost.as_milli().saturating_mul(SAVED_UP_CALLS)));
-        for ((policy, turn), other) in policies.iter().zip(&mut self.0).zip(Class::ALL) {
+        let contested = Class::ALL.map(|other| self.others_wait(other, now));
+        let turns = policies.iter().zip(&mut self.0).zip(Class::ALL).zip(contested);
+        for (((policy, turn), other), others_wait) in turns {
             let taken = if other == class { cost } else { Milli::ZERO };
             if turn.waits(now) {
                 turn.owed = (turn.owed + policy.guarantee.of(cost) - taken).at_least_zero().min(most);
             }
-            turn.over = (turn.over + taken - policy.max_share.of(cost)).max(least);
+            // Its share is one of all that goes while others wait, whether or not it wants anything itself just then.
+            if others_wait {
+                turn.over = (turn.over + taken - policy.max_share.of(cost)).max(least);
+            }
         }
     }
 }
@@ -366,6 +371,21 @@ mod tests {
         turns.served(Class::Batch, call, &policies(), Milli::ZERO, Milli::MAX, NOW);
         assert!(!turns.is_over(Class::Interactive, NOW), "half each");
         assert!(!turns.is_over(Class::Interactive, NOW + LINGER), "and nobody waits any more");
+    }
+
+    /// Who asks rarely and is served at once never waits, and has its share of what goes meanwhile all the same.
+    #[test]
+    fn a_share_is_one_of_all_that_goes_while_others_wait() {
+        let mut turns = ClassTurns::default();
+        let call = Milli::from_units(1);
+        turns.wait(Class::Batch, NOW);
+        for _ in 0..10 {
+            for _ in 0..4 {
+                turns.served(Class::Batch, call, &policies(), call, Milli::MAX, NOW);
+            }
+            turns.served(Class::Interactive, call, &policies(), call, Milli::MAX, NOW);
+            assert!(!turns.is_over(Class::Interactive, NOW), "a fifth is no half");
+        }
     }
 
     #[test]

@@ -110,14 +110,16 @@ impl Tally {
         jain(got.into_iter().map(|(_, served, weight)| served / weight))
     }
 
-    /// What batch got of everything that was served while every part had something to begin.
+    /// How many of the calls that were served while every part had something to begin were batch, to within one call: the next
+    /// one was under way when counting ended.
     pub(crate) fn batch_share(&self, scenario: &Scenario) -> f64 {
         let all: Vec<usize> = (0..scenario.fleet.len()).collect();
         let of_batch = |index: &usize| scenario.fleet.get(*index).is_some_and(|part| part.class == Class::Batch);
         let batch: Vec<usize> = all.iter().copied().filter(of_batch).collect();
         let until = self.contested_until(&all);
-        let total = self.served_to(&all, until);
-        if total > 0.0 { self.served_to(&batch, until) / total } else { 0.0 }
+        let calls = |parts: &[usize]| self.served_in(parts, until).count();
+        let total = calls(&all).max(1);
+        ((calls(&batch) + 1) as f64 / total as f64).min(1.0)
     }
 
     fn contested_until(&self, parts: &[usize]) -> FleetTime {
@@ -125,8 +127,14 @@ impl Tally {
     }
 
     fn served_to(&self, parts: &[usize], until: FleetTime) -> f64 {
-        let counts = |at: FleetTime| at >= self.from + BURST_IS_OVER && at <= until;
-        self.served.iter().filter(|(at, part, _)| counts(*at) && parts.contains(part)).map(|(_, _, weight)| weight).sum()
+        self.served_in(parts, until).sum()
+    }
+
+    /// The weights of the calls that were served.
+    fn served_in(&self, parts: &[usize], until: FleetTime) -> impl Iterator<Item = f64> {
+        let counts = move |at: FleetTime| at >= self.from + BURST_IS_OVER && at <= until;
+        let served = self.served.iter().filter(move |(at, part, _)| counts(*at) && parts.contains(part));
+        served.map(|(_, _, weight)| *weight)
     }
 }
 
