@@ -5,8 +5,12 @@
 //! is ours. No limit need be known for that, and what another consumer takes is left out of it by itself.
 //!
 //! Until a second refusal the first one gives a guess: a bucket holds a minute's worth, as most do, so that in `t` seconds
-//! 60 + t seconds' worth went through. After a measurement the pace keeps to it, and later climbs slowly; each time it meets the
-//! same ceiling again it waits twice as long before it tries.
+//! 60 + t seconds' worth went through. After a measurement the pace keeps to it, and later climbs, in steps that grow while nothing
+//! is refused; each time it meets the same ceiling again it waits twice as long before it tries.
+//!
+//! A bucket that holds less than a minute's worth is full now and then below its rate, so less was counted than could have passed:
+//! the pace that went through just before is kept then. And a provider that counts in windows stands still until one ends: what
+//! passes is counted from the last call that was refused in that time.
 
 use crate::bucket::BucketState;
 use crate::level::{Level, Rate};
@@ -18,10 +22,14 @@ const APART: (Span, i64) = (Span::from_secs(1), 20);
 /// A first refusal after so many calls tells of a bucket that was full.
 const GUESS_FROM: i64 = 50;
 /// How long the pace keeps to a ceiling before it climbs, and the longest.
-const HOLD: (Span, Span) = (Span::from_secs(20), Span::from_secs(600));
-/// A measured ceiling is climbed by this part every [`STEP`], a guessed one by four times as much.
-const CLIMB: i64 = 100;
+const HOLD: (Span, Span) = (Span::from_secs(20), Span::from_secs(120));
+/// How often a ceiling is climbed, a measured and a guessed one.
 const STEP: Span = Span::from_secs(5);
+const GUESS_STEP: Span = Span::from_secs(2);
+/// The highest step, in percent.
+const HIGHEST_STEP: i64 = 50;
+/// The pace before the last step stands where what was measured is less than this part of it.
+const PART_OF_SUSTAINED: (i64, i64) = (7, 8);
 /// The part of a silent bucket that is only sent paced.
 const RESERVE_PART: i64 = 20;
 /// So many calls are a crowd.
@@ -56,6 +64,29 @@ pub struct Ceiling {
     pub hold_until: FleetTime,
     /// How long the last hold was.
     pub hold: Span,
+    /// Steps climbed since the last refusal.
+    pub climbs: u32,
+    /// When the stretch began that the last refusal but for repetitions ended.
+    pub stretch_at: FleetTime,
+    /// What passed in it, in thousandths.
+    pub stretch_passed: Milli,
+}
+
+impl Ceiling {
+    /// By how much the next step after `climbs` is higher, in percent: 1, 1, 2, 2, 4, ... from what was measured, 4, 8, 16, ... from
+    /// a guess.
+    fn step_after(&self, climbs: u32) -> i64 {
+        let (first, doublings) = if self.measured == Milli::ZERO { (4, climbs) } else { (1, climbs / 2) };
+        (first << doublings.min(8)).min(HIGHEST_STEP)
+    }
+
+    /// The pace that calls went through at before the last step.
+    fn sustained(&self) -> Milli {
+        match self.climbs.checked_sub(1) {
+            None | Some(0) => Milli::ZERO,
+            Some(last) => Milli::from_milli(self.allowed.as_milli() / (100 + self.step_after(last)) * 100),
+        }
+    }
 }
 
 /// A refused call, as it concerns one bucket.
@@ -89,6 +120,11 @@ impl BucketState {
             return;
         }
         self.ceiling.cut_mark = self.fired;
+        let sustained = self.ceiling.sustained();
+        self.ceiling.climbs = 0;
+        if passed <= 0 && self.stands_still(time, call.cost) {
+            return self.stand_still(call, now);
+        }
         if time < APART.0 || passed < call.cost.as_milli().saturating_mul(APART.1) {
             return;
         }
@@ -103,7 +139,9 @@ impl BucketState {
             (self.ceiling.anchor_at, self.ceiling.anchor_mark, self.ceiling.refused) = (call.sent_at, call.mark, Milli::ZERO);
             return;
         }
-        let likely = measured + Milli::from_milli(doubt);
+        let counted = measured + Milli::from_milli(doubt);
+        let is_short = counted.as_milli() < sustained.as_milli() / PART_OF_SUSTAINED.1 * PART_OF_SUSTAINED.0;
+        let (measured, likely) = if is_short { (sustained, sustained) } else { (measured, counted) };
         let before = self.ceiling.measured;
         let is_same = (measured - before).as_milli().abs() <= before.as_milli() / SAME;
         let hold = if is_same { (self.ceiling.hold + self.ceiling.hold).min(HOLD.1) } else { HOLD.0 };
@@ -114,6 +152,8 @@ impl BucketState {
             anchor_at: call.sent_at,
             anchor_mark: call.mark,
             refused: Milli::ZERO,
+            stretch_at: anchor_at,
+            stretch_passed: Milli::from_milli(passed),
             hold_until: now + hold,
             hold,
             ..self.ceiling
@@ -131,12 +171,48 @@ impl BucketState {
         if passed < call.cost.as_milli().saturating_mul(GUESS_FROM) {
             return; // it was probably not full when we began
         }
+        (self.ceiling.stretch_at, self.ceiling.stretch_passed) = (self.ceiling.began_at, Milli::from_milli(passed));
         let lasted = call.sent_at.since(self.ceiling.began_at) + MINUTE;
         self.ceiling.allowed = per_minute(self.expected_use(Milli::from_milli(passed)).as_milli(), lasted);
         self.ceiling.hold_until = now + STEP;
         self.started = true;
         self.level = Level::new(Milli::ZERO, now);
         self.trust_first(now, call.cost);
+    }
+
+    /// Whether calls take what refills: at most a second of it is left, or two calls.
+    fn is_in_use(&self, now: FleetTime) -> bool {
+        let Some((rate, level)) = self.rate().zip(self.level_at(now)) else { return true };
+        level <= rate.gained_in(Span::from_secs(1)).max(self.guess_cost() + self.guess_cost())
+    }
+
+    /// Whether nothing has passed for so long that a bucket which refills evenly would have let a crowd through: it is a window,
+    /// and what passes is counted from its end on.
+    fn stands_still(&self, time: Span, cost: Milli) -> bool {
+        let expected = self.gross_rate().map_or(Milli::ZERO, |rate| rate.gained_in(time));
+        expected.as_milli() >= cost.as_milli().saturating_mul(APART.1)
+    }
+
+    /// A window stands still until its end: what passed before it did is all there is for that time too. The next stretch begins
+    /// here.
+    fn stand_still(&mut self, call: Refused, now: FleetTime) {
+        let Ceiling { stretch_at, stretch_passed, allowed, measured, hold, .. } = self.ceiling;
+        (self.ceiling.anchor_at, self.ceiling.anchor_mark, self.ceiling.refused) = (call.sent_at, call.mark, Milli::ZERO);
+        if allowed == Milli::ZERO || stretch_at == FleetTime::ZERO {
+            return;
+        }
+        let used = self.expected_use(stretch_passed).as_milli();
+        let over_all = per_minute(used, call.sent_at - stretch_at);
+        self.ceiling.allowed = allowed.min(over_all);
+        self.ceiling.measured = measured.min(over_all);
+        self.ceiling.hold_until = now + hold.max(HOLD.0);
+    }
+
+    /// Whether many calls had passed when the last one was refused: a limit, and not a provider that refuses everything.
+    pub(crate) fn was_passing(&self) -> bool {
+        let Ceiling { anchor_at, anchor_mark, began_fired, .. } = self.ceiling;
+        anchor_at != FleetTime::ZERO
+            && anchor_mark.saturating_sub(began_fired) >= self.guess_cost().as_milli().saturating_mul(GUESS_FROM)
     }
 
     /// A call is sent at `send`, after a minute of rest or not.
@@ -156,14 +232,15 @@ impl BucketState {
         if is_silent && is_crowd { reserve } else { Milli::ZERO }
     }
 
-    /// A call went through: after a while without a refusal the pace climbs.
+    /// A call went through: after a while without a refusal the pace climbs, as long as calls really come at it.
     pub(crate) fn climb(&mut self, now: FleetTime) {
-        if self.ceiling.allowed == Milli::ZERO || now < self.ceiling.hold_until {
+        if self.ceiling.allowed == Milli::ZERO || now < self.ceiling.hold_until || !self.is_in_use(now) {
             return;
         }
-        let part = if self.ceiling.measured == Milli::ZERO { CLIMB / 4 } else { CLIMB };
-        self.ceiling.allowed += Milli::from_milli((self.ceiling.allowed.as_milli() / part).max(1));
-        self.ceiling.hold_until = now + STEP;
+        let percent = self.ceiling.step_after(self.ceiling.climbs);
+        self.ceiling.allowed += Milli::from_milli((self.ceiling.allowed.as_milli() / 100).saturating_mul(percent).max(1));
+        self.ceiling.climbs = self.ceiling.climbs.saturating_add(1);
+        self.ceiling.hold_until = now + if self.ceiling.measured == Milli::ZERO { GUESS_STEP } else { STEP };
         let limit = self.told_rate().map(|rate| rate.gained_in(MINUTE));
         if limit.is_some_and(|limit| self.ceiling.allowed >= limit) {
             self.ceiling.allowed = Milli::ZERO;

@@ -206,6 +206,12 @@ fn floor_group(value: &mut ScopeValue, binding: &Binding, new_floor: Floor, now:
     }
 }
 
+/// After a limit that calls were passing has refused one: so many refusals in a row, at most so far apart; about a minute and a half.
+const PROBES: u32 = 24;
+const PROBE_GAP: Span = Span::from_secs(5);
+/// Steps of the backoff that come to less than [`PROBE_GAP`].
+const STEPS_TO_PROBE_GAP: u32 = 4;
+
 struct BareWait {
     base: Span,
     factor: f64,
@@ -229,16 +235,28 @@ fn bare_refusal<R: Rng + ?Sized>(
     let base = wait.base.max(binding.plan.min_backoff);
     let call = backoff::full(lease.attempt, base, rng).min(wait.most.max(base));
     done.call_floor = Some(CallFloor { until: now + call, source: Source::Backoff });
+    let has_passed = value.rated(&binding.buckets).any(BucketState::was_passing);
     let Some(group) = value.groups.get_mut(binding.group) else { return };
     let group_wait = if lease.group_mark > group.cut_mark {
         group.refusals = group.refusals.saturating_add(1);
         group.cut_mark = group.granted;
-        backoff::equal(group.refusals, base, wait.factor, wait.most.max(base), rng)
+        let (refusals, most) = if has_passed { probing(group.refusals, wait.most) } else { (group.refusals, wait.most) };
+        backoff::equal(refusals, base, wait.factor, most.max(base), rng)
     } else {
         Span::ZERO
     };
     floor::raise(&mut group.floor, Floor::new(now, group_wait, Source::Backoff));
     note(done, now + call.max(group_wait), now, Source::Backoff);
+}
+
+/// A limit that many calls passed until just now comes back within a minute or two, whether evenly or at the end of a window: so
+/// the steps stay short for as long as that. Returns the step, and the longest wait.
+fn probing(refusals: u32, most: Span) -> (u32, Span) {
+    match refusals.checked_sub(PROBES) {
+        None => (refusals, PROBE_GAP.min(most)),
+        // From there on as if the short steps had not been.
+        Some(beyond) => (beyond.saturating_add(STEPS_TO_PROBE_GAP), most),
+    }
 }
 
 fn shrink_ramp(value: &mut ScopeValue, answered: &Answered<'_>) {

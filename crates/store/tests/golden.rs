@@ -196,6 +196,9 @@ fn daily_requests() -> BucketState {
             began_fired: 1_000,
             hold_until: NOW + Span::from_secs(12),
             hold: Span::from_secs(40),
+            climbs: 3,
+            stretch_at: NOW - Span::from_secs(90),
+            stretch_passed: Milli::from_milli(580_000),
         },
         ..BucketState::new(plan(Owner::Shared(Arc::from("embeddings")), "requests_day", "requests", Refill::Window))
     }

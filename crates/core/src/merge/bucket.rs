@@ -202,7 +202,8 @@ fn drain(ours: Drain, theirs: Drain) -> Drain {
 /// The smallest is the tightest ceiling; one that allows zero is none.
 fn tightness(ceiling: &Ceiling) -> impl Ord + use<> {
     let Ceiling { allowed, measured, anchor_at, anchor_mark, refused, cut_mark, is_silent, .. } = *ceiling;
-    let Ceiling { began_at, began_fired, hold_until, hold, .. } = *ceiling;
+    let Ceiling { began_at, began_fired, hold_until, hold, climbs, stretch_at, stretch_passed, .. } = *ceiling;
     let latest = Reverse((anchor_at, anchor_mark, cut_mark, hold_until, hold));
-    ((allowed == Milli::ZERO, allowed), latest, (measured, refused, began_at, began_fired, is_silent))
+    let stretch = (stretch_at, stretch_passed, climbs);
+    ((allowed == Milli::ZERO, allowed), latest, (measured, refused, began_at, began_fired, is_silent), stretch)
 }

@@ -124,6 +124,25 @@ fn a_window_whose_calls_overtake_each_other() {
     }
 }
 
+/// Nothing tells the limit, and refusals say nothing: what passes between them does.
+#[test]
+fn limits_that_only_refusals_show() {
+    let silent = |limit, per, holds, calls, ratio, rejected| {
+        let meter = Meter::bucket("requests", limit, per, holds, i128::from(holds), START);
+        let fleet = requests(unknown("requests"), meter, Headers::Bare, calls);
+        expect(&format!("{limit} per {per}, holds {holds}, silent"), &fleet, ratio, rejected);
+    };
+    silent(600, MINUTE, 600, 2_400, 1.1, 2.0);
+    silent(20, Span::from_secs(1), 20, 4_000, 1.2, 1.0);
+    silent(1_200, MINUTE, 100, 4_000, 1.2, 1.0);
+    // A window stands still until its end: then calls go on within seconds, and what passes in the time of a window is the pace.
+    for phase in [0.0, 0.5] {
+        let meter = Meter::window("requests", 600, MINUTE, START - MINUTE.scaled(phase));
+        let fleet = requests(unknown("requests"), meter, Headers::Bare, 3_900);
+        expect(&format!("600 per window, phase {phase}, silent"), &fleet, 1.25, 5.0);
+    }
+}
+
 /// A time until full that nobody calls so: its end moves while units are used, and a window's would stand still.
 #[test]
 fn a_bucket_whose_reset_nobody_explains() {

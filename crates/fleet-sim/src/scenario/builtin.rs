@@ -12,6 +12,8 @@ pub const SUITE: &[(&str, &str)] = &[
     ("no-headers", include_str!("../../scenarios/no-headers.yaml")),
     ("unknown-limit", include_str!("../../scenarios/unknown-limit.yaml")),
     ("no-headers-unknown", include_str!("../../scenarios/no-headers-unknown.yaml")),
+    ("no-headers-window", include_str!("../../scenarios/no-headers-window.yaml")),
+    ("no-headers-second", include_str!("../../scenarios/no-headers-second.yaml")),
     ("foreign", include_str!("../../scenarios/foreign.yaml")),
     ("foreign-no-headers", include_str!("../../scenarios/foreign-no-headers.yaml")),
     ("limit-halves", include_str!("../../scenarios/limit-halves.yaml")),

@@ -85,6 +85,9 @@ pub(super) fn write_ceiling(ceiling: &Ceiling) -> Option<wire::Ceiling> {
             began_fired,
             hold_until,
             hold,
+            climbs,
+            stretch_at,
+            stretch_passed,
         } = *ceiling;
         wire::Ceiling {
             allowed: allowed.as_milli(),
@@ -98,6 +101,9 @@ pub(super) fn write_ceiling(ceiling: &Ceiling) -> Option<wire::Ceiling> {
             began_fired,
             hold_until: hold_until.as_micros(),
             hold: hold.as_micros(),
+            climbs,
+            stretch_at: stretch_at.as_micros(),
+            stretch_passed: stretch_passed.as_milli(),
         }
     })
 }
@@ -115,6 +121,9 @@ pub(super) fn read_ceiling(stored: wire::Ceiling, checks: &mut Checks) -> Ceilin
         began_fired: checks.mark(stored.began_fired),
         hold_until: checks.instant(stored.hold_until),
         hold: checks.length(stored.hold).unwrap_or_default(),
+        climbs: stored.climbs,
+        stretch_at: checks.instant(stored.stretch_at),
+        stretch_passed: checks.stock(stored.stretch_passed),
     }
 }
 

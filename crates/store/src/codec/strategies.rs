@@ -138,6 +138,9 @@ fn ceiling(mark: i64, earlier: i64, amount: Milli, at: FleetTime) -> Ceiling {
         began_fired: earlier,
         hold_until: at,
         hold: Span::from_secs(20),
+        climbs: u32::from(mark % 3 == 0),
+        stretch_at: at,
+        stretch_passed: amount,
     }
 }
 

@@ -320,6 +320,12 @@ pub(super) struct Ceiling {
     pub(super) hold: i64,
     #[prost(bool, tag = "11")]
     pub(super) is_silent: bool,
+    #[prost(uint32, tag = "12")]
+    pub(super) climbs: u32,
+    #[prost(sint64, tag = "13")]
+    pub(super) stretch_at: i64,
+    #[prost(sint64, tag = "14")]
+    pub(super) stretch_passed: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
