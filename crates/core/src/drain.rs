@@ -49,10 +49,7 @@ pub struct Base {
 impl BucketState {
     /// Learns from a figure; only buckets that refill evenly tell anything.
     pub(crate) fn learn_drain(&mut self, seen: Base, refused: bool) {
-        let Some(gross) = self.gross_rate().filter(|_| !self.is_windowed() && !self.spreading) else {
-            self.drain.base = None;
-            return;
-        };
+        let Some(gross) = self.gross_rate().filter(|_| !self.is_windowed() && !self.spreading) else { return };
         // A full bucket loses what refills; nothing left may be a debt, unless it was a refusal that said so.
         let tells = (refused || seen.remaining > Milli::ZERO) && seen.remaining + gross.gained_in(STRETCH) < gross.capacity;
         let Some(base) = self.drain.base.filter(|base| tells && seen.at.since(base.at) <= LONGEST_STRETCH) else {

@@ -95,6 +95,7 @@ pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) ->
             took: seen.answered_at - seen.sent_at,
         };
         bucket.learn_drain(base, seen.refused);
+        bucket.learn_window_drain(base, &seen);
         learn_level(bucket, precise(bucket, observed, remaining), observed, seen);
     }
     Learnt { limit_changed: before.limit.is_some() && after.limit != before.limit, flapped }

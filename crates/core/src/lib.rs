@@ -52,3 +52,4 @@ pub mod units;
 pub mod usage;
 pub mod value;
 mod window;
+mod window_drain;

@@ -94,7 +94,7 @@ impl BucketState {
             return if has_room { now } else { FleetTime::MAX };
         }
         if !self.window_is_over(now) && has_room {
-            return now.max(self.opens_at);
+            return self.spared_at(cost, now, rate).max(self.opens_at);
         }
         now.max(self.window_start_at_or_after_end(now, rate) + guard(rate.per))
     }

@@ -18,8 +18,7 @@ impl BucketState {
         if self.is_windowed() {
             // The whole quota spread over a quarter of tau: it is all there, and the last window of a run is waited for. All of
             // tau where it only may be a window.
-            let may_be = self.plan.refill.is_none() && self.learned.named_end.is_some() && !self.learned.ends_stand;
-            let over = if may_be { tau } else { Span::from_micros((tau.as_micros() / 4).max(1)) };
+            let over = if self.only_may_be_windowed() { tau } else { Span::from_micros((tau.as_micros() / 4).max(1)) };
             return Rate::new(rate.limit, over, rate.capacity).time_for(cost).min(over);
         }
         let spare = (self.level.at(at, &rate) - margin(&rate, cost)).at_least_zero();

@@ -19,6 +19,11 @@ impl BucketState {
         time >= self.window_end
     }
 
+    /// Whether a reset that nobody explains is all that speaks for windows.
+    pub(crate) fn only_may_be_windowed(&self) -> bool {
+        self.plan.refill.is_none() && self.learned.named_end.is_some() && !self.learned.ends_stand
+    }
+
     /// Gives a known but unseen bucket its first level: all of it, or a cautious part of it.
     ///
     /// Cautious is one second of refill, at least one call of `cost`: nobody knows who used it a moment ago. Of a window of an

@@ -16,6 +16,7 @@ pub const SUITE: &[(&str, &str)] = &[
     ("no-headers-second", include_str!("../../scenarios/no-headers-second.yaml")),
     ("foreign", include_str!("../../scenarios/foreign.yaml")),
     ("foreign-no-headers", include_str!("../../scenarios/foreign-no-headers.yaml")),
+    ("foreign-window", include_str!("../../scenarios/foreign-window.yaml")),
     ("limit-halves", include_str!("../../scenarios/limit-halves.yaml")),
     ("limit-doubles", include_str!("../../scenarios/limit-doubles.yaml")),
     ("per-second", include_str!("../../scenarios/per-second.yaml")),
