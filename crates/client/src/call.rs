@@ -42,6 +42,33 @@ impl Limiter {
     /// how it went; it gets the slot for its target, and to report the first byte of a stream. An [`Ask::deadline`] bounds
     /// everything: an attempt that is at the provider when it passes is cancelled and reported as a time-out.
     ///
+    /// In a task of its own the closure must own what it uses (`async move`, with clones); one that borrows makes a future that
+    /// the compiler cannot prove to be `Send`:
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use paceline_client::{Ask, Limiter, Report};
+    /// # async fn send(_key: &str) -> u16 { 200 }
+    /// fn spawn(limiter: Limiter, key: Arc<str>) {
+    ///     tokio::spawn(async move {
+    ///         let ask = Ask::new("openai").model("gpt-4o");
+    ///         limiter.call(ask, async move |_slot| (Report::response(send(&key).await), ())).await
+    ///     });
+    /// }
+    /// ```
+    ///
+    /// ```compile_fail
+    /// # use std::sync::Arc;
+    /// # use paceline_client::{Ask, Limiter, Report};
+    /// # async fn send(_key: &str) -> u16 { 200 }
+    /// fn spawn(limiter: Limiter, key: Arc<str>) {
+    ///     tokio::spawn(async move {
+    ///         let ask = Ask::new("openai").model("gpt-4o");
+    ///         limiter.call(ask, async |_slot| (Report::response(send(&key).await), ())).await // borrows key
+    ///     });
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// As [`Limiter::acquire`] while nothing was sent; [`Error::DeadlineOver`]. Once an attempt has come back its value is
     /// never lost: the call ends with it in [`Called`].

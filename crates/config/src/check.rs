@@ -17,10 +17,19 @@ impl Config {
     /// Everything that is wrong, in the order of the file.
     pub fn check(&self, catalogue: &dyn Catalogue) -> Result<(), ConfigErrors> {
         let mut problems = Problems::default();
-        for (name, provider) in &self.providers {
-            check_provider(name, provider, catalogue, &mut problems);
-        }
+        self.check_names(catalogue, &mut problems);
         problems.into_result((), &self.file, &self.text)
+    }
+
+    /// Adds what is wrong with names to what was found when the file was read. A provider whose base cannot be read is left
+    /// alone: what is said of it would be wrong.
+    pub(crate) fn check_names(&self, catalogue: &dyn Catalogue, problems: &mut Problems) {
+        for (name, provider) in &self.providers {
+            let path = join("providers", name);
+            if !["extends", "dialect"].iter().any(|key| problems.has(&join(&path, key))) {
+                check_provider(name, provider, catalogue, problems);
+            }
+        }
     }
 
     /// What is valid and will surprise: settings that cannot be kept, groups that join what is better kept apart. Sentences

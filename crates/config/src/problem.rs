@@ -166,6 +166,11 @@ impl Problems {
         }
     }
 
+    /// Whether something is wrong with the setting at this path.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.found.iter().any(|problem| problem.path == path)
+    }
+
     /// What was found, to be passed on.
     pub(crate) fn drain(self) -> impl Iterator<Item = Problem> {
         self.found.into_iter()

@@ -11,6 +11,7 @@ mod tenants;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::facts::Catalogue;
 use crate::fields::Fields;
 use crate::model::{Config, Listen};
 use crate::problem::{ConfigErrors, Pos, Problem, Problems};
@@ -29,24 +30,40 @@ impl Config {
     /// Everything that is wrong with the text as far as it can be told without the catalogue, in the order of the file. See
     /// [`Config::check`] for the rest.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConfigErrors> {
+        let (config, problems) = Self::read(text, file);
+        problems.into_result(config, file, text)
+    }
+
+    /// Parses a file's text and checks the names in it, as [`Config::parse`] and [`Config::check`] do.
+    ///
+    /// # Errors
+    /// Everything that is wrong, in the order of the file: a mistake in one place hides none in another.
+    pub fn parse_checked(text: &str, file: &str, catalogue: &dyn Catalogue) -> Result<Self, ConfigErrors> {
+        let (config, mut problems) = Self::read(text, file);
+        config.check_names(catalogue, &mut problems);
+        problems.into_result(config, file, text)
+    }
+
+    /// As much of it as can be read.
+    fn read(text: &str, file: &str) -> (Self, Problems) {
         let mut problems = Problems::default();
         let mut config = Self { file: file.to_owned(), text: Arc::from(text), ..Self::default() };
         match tree::parse(text) {
             Ok(root) => top(&root, &mut config, &mut problems),
             Err(problem) => problems.add(problem),
         }
-        problems.into_result(config, file, text)
+        (config, problems)
     }
 
-    /// Reads and parses a file.
+    /// Reads, parses and checks a file.
     ///
     /// # Errors
-    /// As [`Config::parse`], and a single problem without a place when the file cannot be read.
-    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+    /// As [`Config::parse_checked`], and a single problem without a place when the file cannot be read.
+    pub fn load(path: &Path, catalogue: &dyn Catalogue) -> Result<Self, ConfigErrors> {
         let file = path.display().to_string();
         match std::fs::read(path) {
             Ok(bytes) => match String::from_utf8(bytes) {
-                Ok(text) => Self::parse(&text, &file),
+                Ok(text) => Self::parse_checked(&text, &file, catalogue),
                 Err(_) => Err(unreadable(&file, "the file is not UTF-8 text", "save it as UTF-8")),
             },
             Err(error) => {

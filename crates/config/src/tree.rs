@@ -14,6 +14,8 @@ use crate::problem::{Pos, Problem};
 const LARGEST_FILE: usize = 1 << 20;
 /// The deepest nesting; a configuration needs about ten.
 const DEEPEST: usize = 40;
+/// The most values that aliases (`*name`) may expand to: they may stand for any number.
+const MOST_EXPANDED: usize = 50_000;
 
 /// A value and where it begins.
 #[derive(Clone, Debug)]
@@ -72,8 +74,12 @@ pub(crate) fn parse(text: &str) -> Result<Node, Problem> {
     if text.len() > LARGEST_FILE {
         return Err(Problem::nowhere("", format!("the file is larger than {} KiB", LARGEST_FILE >> 10)));
     }
+    let mut limits = serde_saphyr::options::AliasLimits::default();
+    limits.max_total_replayed_events = MOST_EXPANDED;
     let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_depth: DEEPEST, },
+        // Aliases are bounded by what they expand to; a hundred models may share one anchor.
+        budget: serde_saphyr::budget! { max_depth: DEEPEST, enforce_alias_anchor_ratio: false, },
+        alias_limits: limits,
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
         strict_booleans: true,
         null_as_string: true,
@@ -95,6 +101,9 @@ fn syntax_problem(error: &serde_saphyr::Error) -> Problem {
     } else if message.contains("expected string scalar") {
         message = "a key must be a plain text".to_owned();
         help = Some("quote keys that begin with *, {, [ or &");
+    } else if message.starts_with("alias replay") {
+        message = format!("the aliases here (`*name`) expand to more than {MOST_EXPANDED} values");
+        help = Some("write the values out; a configuration needs few anchors");
     } else if message.contains("unknown anchor") {
         help = Some("a value that begins with * names an anchor; quote it if it is a pattern: \"*\"");
     }

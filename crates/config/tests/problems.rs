@@ -23,8 +23,7 @@ impl Catalogue for AnyCasing {
 
 fn refuse(text: &str) -> ConfigErrors {
     let catalogue = AnyCasing(support::catalogue());
-    let checked = Config::parse(text, "paceline.yaml").and_then(|config| config.check(&catalogue));
-    checked.expect_err(&format!("this is accepted:\n{text}"))
+    Config::parse_checked(text, "paceline.yaml", &catalogue).map(|_| ()).expect_err(&format!("this is accepted:\n{text}"))
 }
 
 #[test]
@@ -88,6 +87,6 @@ fn a_file_full_of_mistakes_is_told_in_a_hundred() {
 
 #[test]
 fn a_file_that_cannot_be_read_says_so() {
-    let errors = Config::load(std::path::Path::new("/nowhere/paceline.yaml")).unwrap_err();
+    let errors = Config::load(std::path::Path::new("/nowhere/paceline.yaml"), &support::catalogue()).unwrap_err();
     assert!(errors.to_string().starts_with("error: the file cannot be read: No such file"), "{errors}");
 }

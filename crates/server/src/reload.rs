@@ -55,8 +55,9 @@ impl InForce {
 /// # Errors
 /// All that is wrong with the file, or else with the flags and variables.
 pub(crate) fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigErrors> {
-    let config = file.map_or_else(|| Ok(Config::default()), Config::load)?.with_overrides(overrides)?;
-    config.check(paceline_signals::catalogue())?;
+    let catalogue = paceline_signals::catalogue();
+    let config = file.map_or_else(|| Ok(Config::default()), |file| Config::load(file, catalogue))?.with_overrides(overrides)?;
+    config.check(catalogue)?;
     Ok(config)
 }
 

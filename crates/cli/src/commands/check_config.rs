@@ -88,16 +88,16 @@ pub(crate) fn run(args: &CheckConfigArgs, out: &mut dyn Write) -> Result<(), Che
 
 /// Parses the file and checks it against the catalogue.
 fn load(file: Option<&str>) -> Result<Result<Config, ConfigErrors>, io::Error> {
-    let parsed = match file {
+    let catalogue = paceline_signals::catalogue();
+    Ok(match file {
         None => Ok(Config::default()),
         Some("-") => {
             let mut text = String::new();
             io::stdin().lock().read_to_string(&mut text)?;
-            Config::parse(&text, "standard input")
+            Config::parse_checked(&text, "standard input", catalogue)
         }
-        Some(path) => Config::load(Path::new(path)),
-    };
-    Ok(parsed.and_then(|config| config.check(paceline_signals::catalogue()).map(|()| config)))
+        Some(path) => Config::load(Path::new(path), catalogue),
+    })
 }
 
 fn resolve(config: &Config, targets: &[String]) -> Result<Vec<Explanation>, CheckConfigError> {

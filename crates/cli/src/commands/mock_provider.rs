@@ -55,11 +55,11 @@ pub(crate) struct MockProviderArgs {
     /// A limit shared by all models, or by those before a colon; repeatable, and a call must fit in all that match it.
     /// `METER=UNITS/WINDOW`, several joined by commas; without METER it counts requests; `burst=UNITS` after a limit says how
     /// much of it may go at once. No limit: every call passes.
-    #[arg(long, value_name = "LIMIT")]
+    #[arg(long, allow_hyphen_values = true, value_name = "LIMIT")]
     limit: Vec<LimitGroup>,
 
     /// As --limit, but each model has it for itself.
-    #[arg(long, value_name = "LIMIT")]
+    #[arg(long, allow_hyphen_values = true, value_name = "LIMIT")]
     limit_each: Vec<LimitGroup>,
 
     /// How limits count: token-bucket refills all the time; fixed-window starts anew with each window; per-second tells the
@@ -68,7 +68,7 @@ pub(crate) struct MockProviderArgs {
     meter: Metering,
 
     /// When fixed windows start, counted from the Unix epoch: 15s puts minutes at 15 s past.
-    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME", value_parser = parse_span)]
     phase: Option<Span>,
 
     /// Which of the dialect's headers are sent: all, none, limits-only, retry-after-only, refusals-only.
@@ -90,11 +90,11 @@ pub(crate) struct MockProviderArgs {
 
     /// Be down: from so long after the start, for so long; with =STATUS [default: 503] or =reset (connections are reset);
     /// repeatable.
-    #[arg(long, value_name = "FROM+LENGTH[=STATUS]")]
+    #[arg(long, allow_hyphen_values = true, value_name = "FROM+LENGTH[=STATUS]")]
     outage: Vec<Outage>,
 
     /// What outages say about coming back: none, remaining (a Retry-After with the time left), or a fixed time.
-    #[arg(long, value_name = "WHAT", default_value = "none", requires = "outage")]
+    #[arg(long, allow_hyphen_values = true, value_name = "WHAT", default_value = "none", requires = "outage")]
     outage_retry_after: Comeback,
 
     /// Charge calls in outages their requests.
@@ -103,31 +103,31 @@ pub(crate) struct MockProviderArgs {
 
     /// Change limits so long after the start: to a LIMIT as in --limit, of the same models, meter and window, or all of them to
     /// a percentage of what they were at the start; repeatable.
-    #[arg(long, value_name = "AT=LIMIT|PERCENT")]
+    #[arg(long, allow_hyphen_values = true, value_name = "AT=LIMIT|PERCENT")]
     limit_at: Vec<LimitChange>,
 
     /// Somebody else on the same account takes so much of each limit; with /TIME, once in that time and not steadily.
-    #[arg(long, value_name = "PERCENT[/TIME]")]
+    #[arg(long, allow_hyphen_values = true, value_name = "PERCENT[/TIME]")]
     other_consumer: Option<OtherConsumer>,
 
     /// How long an accepted call takes to answer.
-    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = parse_span)]
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME", default_value = "0ms", value_parser = parse_span)]
     latency: Span,
 
     /// How much longer or shorter it may take, evenly spread.
-    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = parse_span)]
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME", default_value = "0ms", value_parser = parse_span)]
     latency_jitter: Span,
 
     /// How long a refusal takes [default: 20 ms, at most the latency].
-    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME", value_parser = parse_span)]
     refusal_latency: Option<Span>,
 
     /// Decides the latencies and when the other consumer comes: the same seed, the same ones.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, allow_hyphen_values = true, default_value_t = 0, value_parser = parse_seed)]
     seed: u64,
 
     /// Answer the first N calls as --status, --retry-after, --header and --body say, whatever the limits.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, allow_hyphen_values = true, value_name = "N", value_parser = parse_count)]
     first: Option<u64>,
 
     /// Status of the first calls.
@@ -136,7 +136,7 @@ pub(crate) struct MockProviderArgs {
     status: u16,
 
     /// Retry-After of the first calls: seconds, or a time such as 500ms, for which retry-after-ms is sent with it.
-    #[arg(long, value_name = "SECONDS", requires = "first", value_parser = parse_retry_after)]
+    #[arg(long, allow_hyphen_values = true, value_name = "SECONDS", requires = "first", value_parser = parse_retry_after)]
     retry_after: Option<Span>,
 
     /// A header of the first calls, sent as it is: 'retry-after: Wed, 21 Oct 2026 07:28:00 GMT'; repeatable.
@@ -226,8 +226,17 @@ fn config(args: MockProviderArgs) -> Result<ProviderConfig, MockProviderError> {
 
 /// Bare seconds as in the header itself, or a time with its unit.
 fn parse_retry_after(text: &str) -> Result<Span, SimError> {
-    let is_bare = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let is_bare = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-'));
     if is_bare { parse_span(&format!("{text}s")) } else { parse_span(text) }
+}
+
+fn parse_count(text: &str) -> Result<u64, String> {
+    let count = text.trim().parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "write how many calls, at least 1".to_owned())
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    text.trim().parse().map_err(|_| "write a whole number that is not negative".to_owned())
 }
 
 fn parse_header(text: &str) -> Result<(String, String), SimError> {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use paceline_signals::{CatalogueError, use_files};
+use paceline_signals::{CatalogueError, Mistake, use_files};
 
 /// More files than this are not a folder of providers.
 const MOST_FILES: usize = 1_000;
@@ -21,13 +21,29 @@ pub(crate) struct ProviderFiles {
 /// Why they cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProviderFilesError {
-    /// The folder or a file in it cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
+    /// The folder cannot be read.
+    #[error("--providers {}: {}", path.display(), folder_problem(error))]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file in it cannot be read.
+    #[error("--providers: cannot read {}: {error}; files about providers are UTF-8 text", path.display())]
     Read {
         /// Which.
         path: PathBuf,
         /// Why.
         error: io::Error,
+    },
+    /// A file in it has a mistake.
+    #[error("{}", mistake.in_file(&path.display().to_string()))]
+    Mistake {
+        /// Which.
+        path: PathBuf,
+        /// What, where, and what to write instead.
+        mistake: Box<Mistake>,
     },
     /// Hardly the folder that was meant.
     #[error("{} holds more than {MOST_FILES} YAML files; name a folder that holds files about providers only", .0.display())]
@@ -43,29 +59,51 @@ impl ProviderFiles {
     /// # Errors
     /// The folder cannot be read, or a file in it cannot be used.
     pub(crate) fn install(&self) -> Result<(), ProviderFilesError> {
-        match &self.providers {
-            Some(folder) => Ok(use_files(&read(folder)?)?),
-            None => Ok(()),
-        }
+        let Some(folder) = &self.providers else { return Ok(()) };
+        let files = read(folder)?;
+        let texts: Vec<(String, String)> = files.iter().map(|file| (file.name.clone(), file.text.clone())).collect();
+        use_files(&texts).map_err(|error| match error {
+            CatalogueError::Unreadable { name, mistake } => {
+                let path = files.into_iter().find(|file| file.name == name).map(|file| file.path);
+                ProviderFilesError::Mistake { path: path.unwrap_or_else(|| folder.join(name)), mistake }
+            }
+            other => other.into(),
+        })
     }
 }
 
-/// Name and text of each YAML file, by name.
-fn read(folder: &Path) -> Result<Vec<(String, String)>, ProviderFilesError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |error| ProviderFilesError::Read { path, error }
-    };
+/// What to do about a folder that cannot be read.
+fn folder_problem(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such folder; name one that holds files about providers (NAME.yaml), or leave \
+                                    the flag out: the built-in catalogue needs none"
+            .to_owned(),
+        io::ErrorKind::NotADirectory => "this is a file; name the folder that it is in".to_owned(),
+        _ => format!("cannot read this folder: {error}"),
+    }
+}
+
+/// One file about a provider.
+struct File {
+    name: String,
+    path: PathBuf,
+    text: String,
+}
+
+/// The YAML files, by name.
+fn read(folder: &Path) -> Result<Vec<File>, ProviderFilesError> {
+    let failed = |error| ProviderFilesError::Folder { path: folder.to_owned(), error };
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed(folder))? {
-        let path = entry.map_err(failed(folder))?.path();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
         let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
         let Some(name) = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_yaml) else { continue };
         if files.len() >= MOST_FILES {
             return Err(ProviderFilesError::TooMany(folder.to_owned()));
         }
-        files.push((name.to_owned(), fs::read_to_string(&path).map_err(failed(&path))?));
+        let text = fs::read_to_string(&path).map_err(|error| ProviderFilesError::Read { path: path.clone(), error })?;
+        files.push(File { name: name.to_owned(), text, path });
     }
-    files.sort();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
 }

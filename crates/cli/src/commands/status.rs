@@ -91,6 +91,14 @@ pub(crate) enum StatusError {
         /// What it said.
         why: String,
     },
+    /// Nothing live has that name.
+    #[error("no live scope matches `{asked}`; {there}")]
+    NoSuchScope {
+        /// What was asked for.
+        asked: String,
+        /// What is live instead.
+        there: String,
+    },
     /// The output broke off.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
@@ -103,8 +111,15 @@ pub(crate) async fn run(args: StatusArgs, out: &mut (dyn Write + Send)) -> Resul
     let mut service = connect(addr).await?;
     let selector = args.scope.as_deref().map(selector);
     let asked_for_some = selector.is_some();
-    let listed = service.list_scopes(ListScopesRequest { selector }).await.map_err(|status| failed(addr, &status))?;
-    let list = listed.into_inner();
+    let list = listed(addr, &mut service, selector).await?;
+    if let Some(asked) = args.scope.as_deref().filter(|_| list.scopes.is_empty()) {
+        let all = listed(addr, &mut service, None).await?;
+        if args.json {
+            writeln!(out, "{}", json::nothing(&all.scopes))?;
+            out.flush()?;
+        }
+        return Err(StatusError::NoSuchScope { asked: people::printable(asked), there: people::live(&all.scopes) });
+    }
     let in_full = args.json || args.unread || asked_for_some || list.scopes.len() <= MOST_IN_FULL;
     let scopes = if in_full { details(addr, &mut service, &list).await? } else { Vec::new() };
     let text = if args.json {
@@ -112,12 +127,21 @@ pub(crate) async fn run(args: StatusArgs, out: &mut (dyn Write + Send)) -> Resul
     } else if args.unread {
         people::unread(&scopes)
     } else if in_full {
-        people::in_full(&scopes, args.scope.as_deref())
+        people::in_full(&scopes)
     } else {
         people::in_lines(&list.scopes)
     };
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
+}
+
+async fn listed(
+    addr: &str,
+    service: &mut AdminClient<Channel>,
+    selector: Option<Selector>,
+) -> Result<ListScopesResponse, StatusError> {
+    let listed = service.list_scopes(ListScopesRequest { selector }).await;
+    Ok(listed.map_err(|status| failed(addr, &status))?.into_inner())
 }
 
 async fn connect(addr: &str) -> Result<AdminClient<Channel>, StatusError> {

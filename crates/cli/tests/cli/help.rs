@@ -59,6 +59,18 @@ fn the_version_is_told_and_wrong_command_lines_end_with_two() {
         (&["serve", "--prot", "1"][..], "--prot"),
         (&["serve", "--log-format", "xml"][..], "`text` or `json`"),
         (&["status", "a", "b"][..], "unexpected"),
+        (&["mock-provider", "--latency", "-5ms"][..], "it must not be negative"),
+        (&["mock-provider", "--latency-jitter", "-1s"][..], "it must not be negative"),
+        (&["mock-provider", "--refusal-latency", "-1s"][..], "it must not be negative"),
+        (&["mock-provider", "--phase", "-15s"][..], "it must not be negative"),
+        (&["mock-provider", "--first", "1", "--retry-after", "-2"][..], "it must not be negative"),
+        (&["mock-provider", "--first", "1", "--retry-after", "-2s"][..], "it must not be negative"),
+        (&["mock-provider", "--first", "-1"][..], "at least 1"),
+        (&["mock-provider", "--seed", "-1"][..], "not negative"),
+        (&["mock-provider", "--limit", "-5/min"][..], "between 1 and 10^15"),
+        (&["mock-provider", "--limit", "requests=-5/min"][..], "between 1 and 10^15"),
+        (&["mock-provider", "--limit", "60/-1min"][..], "is no window"),
+        (&["mock-provider", "--other-consumer", "-30%"][..], "above 0"),
     ] {
         let (status, _, errors) = run(args);
         assert!(status == Some(2) && errors.contains(words), "{args:?}: {status:?} {errors}");

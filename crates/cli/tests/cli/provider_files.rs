@@ -75,15 +75,29 @@ fn a_provider_of_ones_own_is_explained_and_resolved() {
 #[test]
 fn files_that_cannot_be_used_say_where_and_why() {
     let folder = Folder::new("wrong");
-    folder.write("acme.yaml", "titel: Acme");
+    let path = folder.write("acme.yaml", "version: 1\ntitel: Acme");
     for command in ["explain", "check-config", "serve"] {
         let (status, out, err) = run(&[command, "--providers", folder.path()]);
         assert_eq!((status, out.as_str()), (Some(1), ""), "{command}");
-        assert!(err.contains("acme") && err.contains("titel"), "{command}: {err}");
+        let said = format!(
+            "error: unknown key `titel`\n  --> {path}:2:1\n   2 | titel: Acme\n     | ^\n     = did you mean `title`?\n"
+        );
+        assert_eq!(err, said, "{command}");
     }
-    let (status, _, err) = run(&["explain", "--providers", "/nowhere/at/all"]);
-    assert_eq!(status, Some(1));
-    assert!(err.contains("/nowhere/at/all"), "{err}");
+}
+
+#[test]
+fn a_folder_that_is_none_gets_a_hint() {
+    let folder = Folder::new("hint");
+    let file = folder.write("acme.yaml", "title: Acme");
+    let hints = [("/nowhere/at/all", "there is no such folder; name one"), (file.as_str(), "this is a file; name the folder")];
+    for command in ["explain", "check-config", "serve"] {
+        for (path, hint) in hints {
+            let (status, out, err) = run(&[command, "--providers", path]);
+            assert_eq!((status, out.as_str()), (Some(1), ""), "{command}");
+            assert!(err.starts_with(&format!("error: --providers {path}: {hint}")), "{command}: {err}");
+        }
+    }
 }
 
 #[test]

@@ -25,6 +25,15 @@ fn it_serves_until_it_is_told_to_stop() {
     assert!(out.contains("Nobody has asked"), "{out}");
     let (status, out, _) = run(&["status", "--json", "--addr", &serving.grpc]);
     assert_eq!((status, out.trim()), (Some(0), r#"{"scopes":[]}"#));
+    for asked in ["openai/prod", "openai", "a*/b"] {
+        let (status, out, errors) = run(&["status", asked, "--addr", &serving.grpc]);
+        assert_eq!((status, out.as_str()), (Some(1), ""));
+        let said = format!("error: no live scope matches `{asked}`; nobody has asked for a slot in the last two minutes\n");
+        assert_eq!(errors, said);
+        let (status, out, errors) = run(&["status", asked, "--json", "--addr", &serving.grpc]);
+        let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((status, shown, errors), (Some(1), serde_json::json!({"scopes": [], "live": []}), said));
+    }
     let (status, _, errors) = run(&["status", "--addr", &serving.http]);
     assert!(status == Some(1) && errors.contains("the gRPC port is meant"), "{errors}");
     // Nothing to reload is no reason to stop.

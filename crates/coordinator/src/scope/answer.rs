@@ -116,7 +116,8 @@ impl Scope {
                 model: record.lease.model.clone(),
             },
             wait: from_now(lease.send_at, now),
-            use_within: USE_WITHIN,
+            // From the slot on, or from now where that has passed: a repeated grant is no longer good than the first.
+            use_within: from_now(FleetTime::from_micros(record.lease.use_by), now.max(lease.send_at)),
             ttl: lease.ttl,
             reserved,
             estimated: Vec::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use paceline_core::amounts::Amounts;
 use paceline_core::lease::CallFloor;
-use paceline_core::plan::{BucketPlan, Class, GroupPlan, Refill, StartLevel, Weight};
+use paceline_core::plan::{BucketPlan, Class, ClassPolicy, GroupPlan, Portion, Refill, StartLevel, Weight};
 use paceline_core::queue::AskId;
 use paceline_core::signal::{AnswerKind, ObservedBucket, ResetMeans, Signal, Source};
 use paceline_core::units::Span;
@@ -52,6 +52,7 @@ struct Table {
     failed: bool,
     buckets: BTreeMap<String, Vec<BucketPlan>>,
     plans: BTreeMap<String, Arc<GroupPlan>>,
+    classes: BTreeMap<Class, ClassPolicy>,
     world: Option<World>,
     ids: BTreeMap<String, AskId>,
     /// How far the clock has jumped: a table's times go on as if it had not.
@@ -93,6 +94,10 @@ fn seconds(text: &str) -> Found<Span> {
     Span::from_secs_f64(number).ok_or_else(|| format!("{text} are no seconds"))
 }
 
+fn class_named(word: &str) -> Option<Class> {
+    Class::ALL.into_iter().find(|class| class.name() == word)
+}
+
 /// `5` or `5..6`, both ends included; one number allows nothing else.
 fn within(range: &str, found: f64) -> Found<()> {
     let (least, most) = range.split_once("..").unwrap_or((range, range));
@@ -116,6 +121,7 @@ impl Table {
                 Ok(())
             }
             Some("bucket") => self.bucket(&words),
+            Some("class") => self.class(&words),
             Some(_) => self.event(&words),
         }
     }
@@ -155,12 +161,28 @@ impl Table {
         Ok(())
     }
 
+    /// `class interactive|normal|batch [guarantee=PERCENT max_share=PERCENT]`
+    fn class(&mut self, words: &Words<'_>) -> Found<()> {
+        let class = class_named(words.at(1)?).ok_or("that is no class")?;
+        let part = |key: &str| -> Found<Option<Portion>> {
+            let percent = words.units(key)?.filter(|percent| *percent <= 100);
+            Ok(percent.and_then(|percent| u32::try_from(percent * 10_000).ok()).map(Portion::from_millionths))
+        };
+        let default = ClassPolicy::default_of(class);
+        let guarantee = part("guarantee")?.unwrap_or(default.guarantee);
+        let max_share = part("max_share")?.unwrap_or(default.max_share);
+        self.classes.insert(class, ClassPolicy { guarantee, max_share, ..default });
+        Ok(())
+    }
+
     fn plan(&mut self, group: &str) -> Found<Arc<GroupPlan>> {
         if let Some(plan) = self.plans.get(group) {
             return Ok(plan.clone());
         }
         let buckets = self.buckets.get(group).ok_or_else(|| format!("no bucket is of group {group}"))?;
-        let plan = group_named(group, buckets.clone());
+        let mut plan = GroupPlan::clone(&group_named(group, buckets.clone()));
+        plan.classes = Class::ALL.map(|class| self.classes.get(&class).copied().unwrap_or(ClassPolicy::default_of(class)));
+        let plan = Arc::new(plan);
         self.plans.insert(group.to_string(), plan.clone());
         Ok(plan)
     }
@@ -181,7 +203,7 @@ impl Table {
         match what {
             "ask" => self.ask(who, words)?,
             "answer" => self.answer(who, words)?,
-            "done" | "release" | "leave" => self.end(what, who, words)?,
+            "done" | "fails" | "release" | "leave" => self.end(what, who, words)?,
             "limit" => self.limit(who, words)?,
             "clock" => {
                 let by = match who.strip_prefix('-') {
@@ -226,11 +248,7 @@ impl Table {
         let mut ask = world.ask(&plan);
         ask.tenant = Arc::from(words.keyed.get("tenant").copied().unwrap_or("default"));
         ask.weight = Weight::new(weight);
-        ask.class = match (words.has("interactive"), words.has("batch")) {
-            (true, _) => Class::Interactive,
-            (_, true) => Class::Batch,
-            _ => Class::Normal,
-        };
+        ask.class = words.plain.iter().find_map(|word| class_named(word)).unwrap_or(Class::Normal);
         for meter in ["requests", "tokens"] {
             if let Some(units) = words.units(meter)? {
                 ask.cost.set(meter, units);
@@ -246,8 +264,15 @@ impl Table {
         Ok(())
     }
 
-    /// `TIME answer NAME ok|throttled|overloaded [retry_after=S] [METER.limit=N METER.remaining=N METER.full_in=S METER.ends_in=S]`
+    /// `TIME answer NAME[..LAST] ok|throttled|overloaded [retry_after=S] [METER.limit=N METER.remaining=N METER.full_in=S METER.ends_in=S]`
     fn answer(&mut self, who: &str, words: &Words<'_>) -> Found<()> {
+        // `jobs1..5` are five calls: jobs1 to jobs5.
+        if let Some((first, last)) = who.split_once("..") {
+            let name = first.trim_end_matches(|c: char| c.is_ascii_digit());
+            let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{who} names no calls"));
+            let mut all = number(first.strip_prefix(name).unwrap_or(""))?..=number(last)?;
+            return all.try_for_each(|number| self.answer(&format!("{name}{number}"), words));
+        }
         let kind = match words.at(3)? {
             "ok" => AnswerKind::Ok,
             "throttled" => AnswerKind::Throttled,
@@ -272,11 +297,15 @@ impl Table {
             });
         }
         let id = self.id(who)?;
-        self.world()?.answer(id, &signal);
+        let world = self.world()?;
+        if !world.open.contains_key(&id) {
+            return Err(format!("{who} is not under way"));
+        }
+        world.answer(id, &signal);
         Ok(())
     }
 
-    /// `TIME done NAME [tokens=N]`, `TIME release NAME`, `TIME leave NAME`
+    /// `TIME done NAME [tokens=N]`, `TIME fails NAME`, `TIME release NAME`, `TIME leave NAME`
     fn end(&mut self, how: &str, who: &str, words: &Words<'_>) -> Found<()> {
         let (id, tokens) = (self.id(who)?, words.units("tokens")?);
         let world = self.world()?;
@@ -286,6 +315,7 @@ impl Table {
                 let used = tokens.map(|tokens| Amounts::from_pairs([("tokens", tokens)]));
                 world.report(id, Some(&Signal::default()), None, used.as_ref(), true);
             }
+            "fails" => world.connection_fails(id),
             "release" => world.release(id),
             _ => drop(world.queue.remove(id, now)),
         }
@@ -297,6 +327,13 @@ impl Table {
         if what == "level" {
             let level = self.world()?.level(who);
             return within(words.at(3)?, level);
+        }
+        // `TIME rate BUCKET RANGE`, `TIME drain BUCKET RANGE`: units a minute that are ours, and that somebody else takes.
+        if what == "rate" || what == "drain" {
+            let bucket = self.world()?.bucket(who).ok_or_else(|| format!("no bucket {who}"))?;
+            let ours = bucket.rate().map(|rate| rate.gained_in(Span::from_secs(60)));
+            let found = if what == "rate" { ours } else { bucket.foreign_drain() };
+            return within(words.at(3)?, found.map_or(0.0, |units| units.as_units_f64()));
         }
         if what == "went" {
             // `TIME went NAME RANGE`: how many of those so called, with any number behind, are to be sent until now.

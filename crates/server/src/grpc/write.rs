@@ -193,6 +193,13 @@ fn detail(answer: &ReportAnswer) -> String {
 fn held_back(answer: &ReportAnswer) -> Option<String> {
     let honored = Some(answer.honored).filter(|honored| *honored > Span::ZERO)?;
     Some(match answer.honored_source {
+        // A wait of zero, or until a date that is over: said, and no use.
+        Source::Backoff if answer.signal.retry_after.is_some() => {
+            let field = &answer.signal.field;
+            format!(
+                "nothing is sent for {honored}, our guess, since the wait that the provider names ({field}) is over already"
+            )
+        }
         Source::Backoff => format!("nothing is sent for {honored}, our guess, since the provider did not say"),
         source if answer.signal.field.is_empty() => {
             format!("nothing is sent for {honored}, as the provider says ({})", source.name())

@@ -176,3 +176,18 @@ async fn headers_that_nothing_reads_are_listed_with_a_sample() {
     assert_eq!(scope.unread[0].sample, "7/60");
     assert!(!scope.unread[1].sample.contains("abcdef"), "{:?}", scope.unread[1]);
 }
+
+#[tokio::test]
+async fn a_wait_of_zero_is_told_as_what_it_is() {
+    let service = Service::start().await;
+    let mut limiter = service.limiter().await;
+    for (value, says) in [("0", "(retry-after) is over already"), ("", "the provider did not say")] {
+        let first = limiter.acquire(ask(&format!("a{value}"), "m")).await.unwrap().into_inner();
+        let headers = Some(Header { name: "retry-after".into(), value: value.into() });
+        let headers = headers.filter(|header| !header.value.is_empty()).into_iter().collect();
+        let refused = ReportRequest { headers, ..report(&granted(&first).lease_id, 429) };
+        let told = limiter.report(refused).await.unwrap().into_inner();
+        assert!(told.detail.contains("our guess") && told.detail.contains(says), "{value:?}: {}", told.detail);
+        service.advance(Span::from_secs(30));
+    }
+}

@@ -9,6 +9,7 @@ mod header_facts;
 mod limit;
 mod matching;
 mod meter_facts;
+mod mistake;
 mod names;
 mod provenance;
 mod provider;
@@ -21,6 +22,7 @@ use std::sync::OnceLock;
 use built_in::FILES;
 pub use facts::{Charge, Repeat};
 pub use limit::{Limit, Window};
+pub use mistake::Mistake;
 pub use provenance::{Day, Provenance, Sure};
 pub use provider::{Meter, ModelLimits, Provider};
 
@@ -37,13 +39,13 @@ pub(crate) const GENERIC: &str = "generic";
 /// Why a provider's file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
-    /// Not YAML, an unknown key, or a value that does not fit; line and column are in the text.
-    #[error("provider file `{name}`: {problem}")]
+    /// Not YAML, an unknown key, or a value that does not fit.
+    #[error("{}", mistake.in_file(&format!("{name}.yaml")))]
     Unreadable {
         /// The provider.
         name: String,
-        /// What is wrong and where.
-        problem: String,
+        /// What is wrong, where, and what to write instead.
+        mistake: Box<Mistake>,
     },
     /// It extends a provider that is not there.
     #[error(

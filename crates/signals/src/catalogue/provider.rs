@@ -205,8 +205,8 @@ impl Provider {
 
 /// Reads a file's facts as written.
 pub(crate) fn parse_facts(yaml: &str, name: &str) -> Result<ProviderFacts, CatalogueError> {
-    let mut facts: ProviderFacts = serde_saphyr::from_str(yaml)
-        .map_err(|error| CatalogueError::Unreadable { name: name.to_owned(), problem: error.to_string() })?;
+    let mut facts: ProviderFacts = super::mistake::read(yaml)
+        .map_err(|mistake| CatalogueError::Unreadable { name: name.to_owned(), mistake: Box::new(mistake) })?;
     facts.stamp();
     Ok(facts)
 }

@@ -1,13 +1,21 @@
 //! Scopes as JSON for programs: names as in the contract, lengths of time in milliseconds.
 
 use paceline_proto::convert;
-use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Group, Lane, Mode, ModeShare, Priority, Refill, UnreadHeader};
+use paceline_proto::v1::{
+    Bucket, Floor, GetScopeResponse, Group, Lane, Mode, ModeShare, Priority, Refill, ScopeSummary, UnreadHeader,
+};
 use prost_types::Duration;
 use serde_json::{Value, json};
 
 /// `{"scopes": [...]}`.
 pub(super) fn scopes(scopes: &[GetScopeResponse]) -> Value {
     json!({ "scopes": scopes.iter().map(scope).collect::<Vec<_>>() })
+}
+
+/// The same when nothing matches: `{"scopes": [], "live": ["openai/prod", ...]}`.
+pub(super) fn nothing(live: &[ScopeSummary]) -> Value {
+    let live = live.iter().map(|scope| format!("{}/{}", scope.provider, scope.account)).collect::<Vec<_>>();
+    json!({ "scopes": [], "live": live })
 }
 
 fn scope(scope: &GetScopeResponse) -> Value {

@@ -9,13 +9,24 @@ use prost_types::Duration;
 
 const ENFORCE: i32 = v1::Mode::Enforce as i32;
 
-/// Every scope in full.
-pub(super) fn in_full(scopes: &[GetScopeResponse], asked: Option<&str>) -> String {
+/// How many scopes a hint names.
+const MOST_NAMED: usize = 8;
+
+/// What is live, for one who asked for something else.
+pub(super) fn live(scopes: &[ScopeSummary]) -> String {
     if scopes.is_empty() {
-        return match asked {
-            Some(scope) => format!("No live scope matches {}; `paceline status` lists all of them.\n", printable(scope)),
-            None => "Nobody has asked for a slot in the last two minutes.\n".to_owned(),
-        };
+        return "nobody has asked for a slot in the last two minutes".to_owned();
+    }
+    let named = scopes.iter().take(MOST_NAMED).map(|scope| name(&scope.provider, &scope.account)).collect::<Vec<_>>();
+    let more = scopes.len().saturating_sub(MOST_NAMED);
+    let rest = if more > 0 { format!(" and {more} more (`paceline status` lists them)") } else { String::new() };
+    format!("live now: {}{rest}", named.join(", "))
+}
+
+/// Every scope in full.
+pub(super) fn in_full(scopes: &[GetScopeResponse]) -> String {
+    if scopes.is_empty() {
+        return "Nobody has asked for a slot in the last two minutes.\n".to_owned();
     }
     scopes.iter().map(one).collect::<Vec<_>>().join("\n")
 }
@@ -200,7 +211,7 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 }
 
 /// A name that cannot move the cursor.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 

@@ -89,7 +89,7 @@ openai/prod\u{fffd}[2J: 3 waiting, 4 in flight
   LANE    CLASS  TENANT  WAITING  OLDEST  WAITS FOR
   gpt-4o  batch  ads     3        12 s    retry after seconds
 ";
-    let shown = people::in_full(&[busy()], None);
+    let shown = people::in_full(&[busy()]);
     assert_eq!(shown, expected, "{shown}");
 }
 
@@ -130,7 +130,7 @@ fn what_is_only_watched_is_said() {
         groups: vec![Group { key: "gpt-4o".into(), modes: vec![share(Mode::Enforce, 1.0)], ..Group::default() }],
         ..GetScopeResponse::default()
     };
-    let text = people::in_full(std::slice::from_ref(&scope), None);
+    let text = people::in_full(std::slice::from_ref(&scope));
     for words in [
         "  mode: shadow\n",
         "  mode of gpt-4o: enforce\n",
@@ -146,8 +146,15 @@ fn what_is_only_watched_is_said() {
 
 #[test]
 fn nothing_to_show_is_said() {
-    assert!(people::in_full(&[], None).contains("Nobody has asked"));
-    assert!(people::in_full(&[], Some("openai/\u{7}x")).contains("No live scope matches openai/\u{fffd}x"));
+    assert!(people::in_full(&[]).contains("Nobody has asked"));
+    assert_eq!(people::live(&[]), "nobody has asked for a slot in the last two minutes");
+    let scopes = |count: usize| -> Vec<ScopeSummary> {
+        let one =
+            |n: usize| ScopeSummary { provider: "openai".into(), account: format!("a{n}\u{7}"), ..ScopeSummary::default() };
+        (0..count).map(one).collect()
+    };
+    assert_eq!(people::live(&scopes(2)), "live now: openai/a0\u{fffd}, openai/a1\u{fffd}");
+    assert!(people::live(&scopes(20)).ends_with("openai/a7\u{fffd} and 12 more (`paceline status` lists them)"));
 }
 
 #[test]

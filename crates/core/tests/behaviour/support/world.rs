@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use paceline_core::amounts::Amounts;
+use paceline_core::bucket::BucketState;
 use paceline_core::decide::{self, Decision, Slot};
 use paceline_core::delays::DelayPart;
 use paceline_core::denial::Denial;
@@ -208,6 +209,20 @@ impl World {
         done
     }
 
+    /// The connection of an open lease failed: nothing was sent.
+    pub fn connection_fails(&mut self, id: AskId) {
+        let lease = self.open.remove(&id).expect("an open lease");
+        let said = Report {
+            outcome: Outcome::ConnectionFailed,
+            signal: None,
+            answered_at: self.now,
+            usage: None,
+            is_final: true,
+            is_open: true,
+        };
+        self.apply(&lease, &said);
+    }
+
     /// Applies a report to any lease, also one that is settled.
     pub fn apply(&mut self, lease: &Lease, said: &Report<'_>) -> Reported {
         let plan =
@@ -234,10 +249,14 @@ impl World {
         self.granted.iter().map(|granted| granted.slot.send_at - START).collect()
     }
 
+    /// The first bucket with this name.
+    pub fn bucket(&self, name: &str) -> Option<&BucketState> {
+        self.value.buckets.iter().find(|bucket| &*bucket.plan.id.name == name)
+    }
+
     /// The level of the bucket with this name now, in whole units; panics when there is none.
     pub fn level(&self, name: &str) -> f64 {
-        let bucket = self.value.buckets.iter().find(|bucket| &*bucket.plan.id.name == name).expect("such a bucket");
-        bucket.level_at(self.now).expect("a known level").as_units_f64()
+        self.bucket(name).expect("such a bucket").level_at(self.now).expect("a known level").as_units_f64()
     }
 }
 
