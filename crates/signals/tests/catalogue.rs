@@ -89,7 +89,7 @@ fn a_wrong_file_is_refused_and_says_where() {
         ("tiers: {a: {models: {m: {requests: 5}}}}", "requests"),
         ("body: {codes: [error.code]}", "/error/code"),
         ("meters: {requests: {checked: yesterday}}", "yesterday"),
-        ("- 1", "line 1"),
+        ("- 1", "house.yaml:1:1"),
     ] {
         let error = Provider::parse(yaml, "house", catalogue()).unwrap_err().to_string();
         assert!(error.contains("house") && error.contains(part), "{yaml}: {error}");
