@@ -19,6 +19,9 @@ use crate::units::{FleetTime, Milli, Span};
 /// Two refusals must lie so far apart to measure anything, and so many calls must have passed between them: at a refusal the bucket
 /// holds anything less than the call's cost.
 const APART: (Span, i64) = (Span::from_secs(1), 20);
+/// Where so few pass that this takes minutes: a call that passed in a minute, beside so many that were refused, tells enough to
+/// slow down. It is counted from the same refusal on until enough have passed. (In less than a minute a window may just have ended.)
+const CRAWL: (Span, i64) = (MINUTE, 2);
 /// A first refusal after so many calls tells of a bucket that was full.
 const GUESS_FROM: i64 = 50;
 /// How long the pace keeps to a ceiling before it climbs, and the longest.
@@ -26,6 +29,8 @@ const HOLD: (Span, Span) = (Span::from_secs(20), Span::from_secs(120));
 /// How often a ceiling is climbed, a measured and a guessed one.
 const STEP: Span = Span::from_secs(5);
 const GUESS_STEP: Span = Span::from_secs(2);
+/// Where few calls go, so many must have gone at a pace before it climbs, after a step and after a refusal.
+const CALLS: (i64, i64) = (4, 8);
 /// The highest step, in percent.
 const HIGHEST_STEP: i64 = 50;
 /// The pace before the last step stands where what was measured is less than this part of it.
@@ -113,7 +118,14 @@ impl BucketState {
         if call.mark <= anchor_mark {
             return; // granted before the last one: it repeats it
         }
-        let passed = call.mark.saturating_sub(anchor_mark) - call.cost.as_milli() - self.ceiling.refused.as_milli();
+        if anchor_at < self.ceiling.began_at {
+            // After a minute's rest it was full, and less was counted than could have passed: begin anew.
+            (self.ceiling.anchor_at, self.ceiling.anchor_mark, self.ceiling.refused) = (call.sent_at, call.mark, Milli::ZERO);
+            self.ceiling.cut_mark = self.fired;
+            return;
+        }
+        let refused = self.ceiling.refused;
+        let passed = call.mark.saturating_sub(anchor_mark) - call.cost.as_milli() - refused.as_milli();
         let time = call.sent_at - anchor_at;
         self.ceiling.refused += call.cost;
         if call.mark <= cut_mark {
@@ -125,7 +137,11 @@ impl BucketState {
         if passed <= 0 && self.stands_still(time, call.cost) {
             return self.stand_still(call, now);
         }
-        if time < APART.0 || passed < call.cost.as_milli().saturating_mul(APART.1) {
+        let is_crawl = passed < call.cost.as_milli().saturating_mul(APART.1);
+        let tells_of_crawl = passed >= call.cost.as_milli()
+            && refused.as_milli() >= call.cost.as_milli().saturating_mul(CRAWL.1)
+            && time >= CRAWL.0;
+        if time < APART.0 || is_crawl && !tells_of_crawl {
             return;
         }
         // In units that calls turn out to use, as levels are.
@@ -136,6 +152,9 @@ impl BucketState {
         let most = measured.as_milli().saturating_add(doubt).saturating_add(doubt);
         let told = self.told_rate().map(|rate| rate.gained_in(MINUTE).as_milli());
         if self.ceiling.allowed == Milli::ZERO && told.is_some_and(|told| told <= most) {
+            if is_crawl {
+                return;
+            }
             (self.ceiling.anchor_at, self.ceiling.anchor_mark, self.ceiling.refused) = (call.sent_at, call.mark, Milli::ZERO);
             return;
         }
@@ -145,17 +164,19 @@ impl BucketState {
         let before = self.ceiling.measured;
         let is_same = (measured - before).as_milli().abs() <= before.as_milli() / SAME;
         let hold = if is_same { (self.ceiling.hold + self.ceiling.hold).min(HOLD.1) } else { HOLD.0 };
+        // A refusal never makes anybody sooner (I-3): what is too low is climbed by calls that go through.
+        let allowed = if self.ceiling.allowed > Milli::ZERO { likely.min(self.ceiling.allowed) } else { likely };
+        (self.ceiling.allowed, self.ceiling.measured) = (allowed, measured);
+        (self.ceiling.hold_until, self.ceiling.hold) = (now + self.for_calls(CALLS.1, call.cost, hold), hold);
+        if is_crawl {
+            return;
+        }
         self.ceiling = Ceiling {
-            // A refusal never makes anybody sooner (I-3): what is too low is climbed by calls that go through.
-            allowed: if self.ceiling.allowed > Milli::ZERO { likely.min(self.ceiling.allowed) } else { likely },
-            measured,
             anchor_at: call.sent_at,
             anchor_mark: call.mark,
             refused: Milli::ZERO,
             stretch_at: anchor_at,
             stretch_passed: Milli::from_milli(passed),
-            hold_until: now + hold,
-            hold,
             ..self.ceiling
         };
     }
@@ -178,6 +199,12 @@ impl BucketState {
         self.started = true;
         self.level = Level::new(Milli::ZERO, now);
         self.trust_first(now, call.cost);
+    }
+
+    /// So long, or until so many calls have gone.
+    fn for_calls(&self, calls: i64, cost: Milli, least: Span) -> Span {
+        let all = self.expected_use(Milli::from_milli(cost.as_milli().saturating_mul(calls)));
+        self.gross_rate().map_or(least, |rate| least.max(rate.time_for(all)))
     }
 
     /// Whether calls take what refills: at most a second of it is left, or two calls.
@@ -232,15 +259,16 @@ impl BucketState {
         if is_silent && is_crowd { reserve } else { Milli::ZERO }
     }
 
-    /// A call went through: after a while without a refusal the pace climbs, as long as calls really come at it.
-    pub(crate) fn climb(&mut self, now: FleetTime) {
+    /// A call of `cost` went through: after a while without a refusal the pace climbs, as long as calls really come at it.
+    pub(crate) fn climb(&mut self, cost: Milli, now: FleetTime) {
         if self.ceiling.allowed == Milli::ZERO || now < self.ceiling.hold_until || !self.is_in_use(now) {
             return;
         }
         let percent = self.ceiling.step_after(self.ceiling.climbs);
         self.ceiling.allowed += Milli::from_milli((self.ceiling.allowed.as_milli() / 100).saturating_mul(percent).max(1));
         self.ceiling.climbs = self.ceiling.climbs.saturating_add(1);
-        self.ceiling.hold_until = now + if self.ceiling.measured == Milli::ZERO { GUESS_STEP } else { STEP };
+        let is_guess = self.ceiling.measured == Milli::ZERO;
+        self.ceiling.hold_until = now + if is_guess { GUESS_STEP } else { self.for_calls(CALLS.0, cost, STEP) };
         let limit = self.told_rate().map(|rate| rate.gained_in(MINUTE));
         if limit.is_some_and(|limit| self.ceiling.allowed >= limit) {
             self.ceiling.allowed = Milli::ZERO;

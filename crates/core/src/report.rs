@@ -225,7 +225,7 @@ fn succeeded(value: &mut ScopeValue, binding: &Binding, lease: &Lease, now: Flee
     for charge in lease.charges.iter().filter(|charge| !charge.held) {
         if let Some(bucket) = value.position(&charge.bucket).and_then(|index| value.buckets.get_mut(index)) {
             bucket.prove(charge.amount, now);
-            bucket.climb(now);
+            bucket.climb(charge.amount, now);
             bucket.ceiling.is_silent = bucket.learned.limit.is_none();
         }
     }

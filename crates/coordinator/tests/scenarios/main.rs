@@ -12,6 +12,7 @@ mod numbers;
 mod page;
 mod replicas;
 mod scopes;
+mod shared;
 
 use paceline_core::units::Span;
 
