@@ -239,6 +239,9 @@ impl Config {
 
     /// What is written for a tenant: the most specific entry that matches its name and says it.
     pub(crate) fn of_tenant<T: Copy>(&self, name: &str, read: impl Fn(&Tenant) -> Option<Written<T>>) -> Option<T> {
+        if self.tenants.is_empty() {
+            return None;
+        }
         let subject = Glob::literal(name);
         let matching = self.tenants.values().filter_map(|tenant| Some((tenant.glob.covers(&subject)?, read(tenant)?.value)));
         matching.max_by_key(|(rank, _)| *rank).map(|(_, value)| value)

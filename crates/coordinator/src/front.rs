@@ -22,6 +22,7 @@ use crate::seats::Seats;
 use crate::settings::{AnswerParts, Settings};
 use crate::targets::ask_inputs;
 use crate::token::Keyring;
+use crate::trace::{self, Trace};
 
 /// The most calls that one replica holds.
 const MOST_HELD: usize = 100_000;
@@ -34,6 +35,8 @@ pub struct Options<S> {
     pub settings: Arc<dyn Settings>,
     /// Where it is counted.
     pub telemetry: Telemetry,
+    /// Who is told what became of each call, if anybody is.
+    pub trace: Option<Arc<dyn Trace>>,
 }
 
 /// Coordinates all scopes of this replica; cheap to clone.
@@ -51,6 +54,7 @@ pub(crate) struct Inner<S> {
     keyring: Arc<Keyring>,
     settings: RwLock<Arc<dyn Settings>>,
     telemetry: Telemetry,
+    trace: Option<Arc<dyn Trace>>,
     // Held for a look-up or an insertion only, never across an await.
     scopes: Mutex<HashMap<ScopeKey, Handle>>,
     next_reply: AtomicU64,
@@ -79,6 +83,7 @@ impl<S: Store> Coordinator<S> {
             keyring: Arc::new(Keyring::new(keys)),
             settings: RwLock::new(options.settings),
             telemetry: options.telemetry.clone(),
+            trace: options.trace,
             scopes: Mutex::new(HashMap::new()),
             next_reply: AtomicU64::new(1),
             is_draining: AtomicBool::new(false),
@@ -96,6 +101,18 @@ impl<S: Store> Coordinator<S> {
     /// # Errors
     /// Wrong fields, forged tokens, unknown names, a key that is taken; the store is away.
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Answer, CallError> {
+        let Some(trace) = &self.0.trace else { return self.slot(request).await };
+        let asked = request.clone();
+        let answer = self.slot(request).await?;
+        if let Ok(target) = self.settings().canonical(&asked.target)
+            && let Some(traced) = trace::of_answer(&asked, target, &answer, self.now())
+        {
+            trace.ended(traced);
+        }
+        Ok(answer)
+    }
+
+    async fn slot(&self, request: AcquireRequest) -> Result<Answer, CallError> {
         let inputs = ask_inputs(request, &*self.settings(), &self.0.keyring)?;
         let Some(target) = inputs.first().map(|input| input.request.target.clone()) else { return Err(lost()) };
         let seat = self.0.seats.take();
@@ -123,6 +140,13 @@ impl<S: Store> Coordinator<S> {
         self.teach(&input, &answer, self.now()).await;
         if !input.candidates.is_empty() {
             self.fail_over(&input, &mut answer).await;
+        }
+        if let Some(trace) = &self.0.trace
+            && let Some(traced) = trace::of_report(&input, &answer, self.now())
+        {
+            let next = trace::of_next(&traced, &answer, self.now());
+            trace.ended(traced);
+            next.into_iter().for_each(|next| trace.ended(next));
         }
         Ok(answer)
     }

@@ -20,6 +20,7 @@ mod seats;
 pub mod settings;
 mod targets;
 pub mod token;
+pub mod trace;
 mod wire;
 
 pub use configured::Configured;

@@ -4,6 +4,7 @@
 //!
 //! Start with [`scenario::Scenario`] (what is simulated) and [`run()`] (one run of it); [`run_all`] makes many.
 
+mod beside;
 pub mod calls;
 mod engine;
 mod error;
@@ -15,6 +16,7 @@ mod service;
 mod strategies;
 mod suite;
 
+pub use beside::{Lead, compare};
 pub use error::SimulateError;
 pub use recording::Recording;
 pub use run::{Outcome, least_makespan, run, run_recorded};

@@ -6,6 +6,7 @@ use paceline_core::units::Span;
 use paceline_provider_sim::{Due, Provider};
 use serde_json::{Map, Value, json};
 
+use crate::beside::Lead;
 use crate::engine::jobs::{Job, jobs};
 use crate::engine::{Film, Run, START, Tally, provider_config, quantile};
 use crate::error::SimulateError;
@@ -15,7 +16,7 @@ use crate::service::Service;
 use crate::strategies::{Alone, OURS};
 
 /// What came of one run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// The scenario.
     pub scenario: String,
@@ -49,8 +50,10 @@ pub struct Outcome {
     pub taken_from_other: f64,
     /// Waiting by source, in the order of [`Source::ALL`].
     pub delays: [Span; SOURCES],
-    /// What the scenario expects and the run missed, in words.
+    /// What the scenario expects and the run missed, in words; of ours also who finished sooner for nothing.
     pub missed: Vec<String>,
+    /// Of the others: that it was done well before ours, once [`crate::compare`] has looked.
+    pub lead: Option<Lead>,
 }
 
 /// Runs `strategy` on `scenario`.
@@ -134,6 +137,7 @@ impl Outcome {
             taken_from_other,
             delays: tally.delays,
             missed: Vec::new(),
+            lead: None,
         };
         outcome.missed = scenario.expect.missed_by(&outcome);
         outcome
@@ -189,6 +193,7 @@ impl Outcome {
             "interactive_wait_p99_s": rounded(self.interactive_wait_p99.as_secs_f64(), 3),
             "taken_from_other": rounded(self.taken_from_other, 4),
             "missed": self.missed,
+            "sooner": self.lead.as_ref().map(|lead| lead.sentence(&self.strategy)),
         })
     }
 }

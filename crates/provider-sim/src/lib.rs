@@ -30,7 +30,7 @@ mod world;
 pub use change::{LimitChange, NewLimits};
 pub use charging::Charging;
 pub use clairvoyant::{Due, clairvoyant_makespan};
-pub use dialect::{Dialect, HeaderPolicy};
+pub use dialect::{Dialect, HeaderPolicy, Telling};
 pub use error::SimError;
 pub use http::{MockProvider, listen, serve};
 pub use latency::Latency;

@@ -7,7 +7,7 @@ use paceline_core::units::{FleetTime, Span};
 use crate::change::LimitChange;
 use crate::charging::Charging;
 use crate::clairvoyant::{self, Due};
-use crate::dialect::{self, Dialect, HeaderPolicy, Refusal};
+use crate::dialect::{self, Dialect, HeaderPolicy, Refusal, Telling};
 use crate::error::SimError;
 use crate::gate::{OwnedReading, Verdict};
 use crate::latency::Latency;
@@ -218,6 +218,11 @@ impl Provider {
     /// Decides and answers one call. Calls must be given in the order of their arrival; an earlier time than the last one's
     /// counts as the last one's.
     pub fn arrive(&mut self, now: FleetTime, call: &Call) -> Answer {
+        self.arrive_telling(now, call, Telling::Everything)
+    }
+
+    /// The same, with so much of the answer written out: in simulations of many calls that takes most of the time.
+    pub fn arrive_telling(&mut self, now: FleetTime, call: &Call, telling: Telling) -> Answer {
         self.arrived += 1;
         if let Some(first) = self.config.first.as_ref().filter(|first| self.arrived <= first.count) {
             let answer = dialect::scripted(self.arrived, now, call, self.config.dialect, first);
@@ -232,17 +237,17 @@ impl Provider {
                 let latency = call.takes.unwrap_or_else(|| self.config.latency.draw(self.config.seed, self.accepted));
                 self.accepted += 1;
                 self.world.will_end(now, now + latency, call);
-                answered(self.told(now, call, None), latency, Outcome::Accepted)
+                answered(self.told(now, call, None, telling), latency, Outcome::Accepted)
             }
             Verdict::Short(shortage) => {
                 if self.config.charge_refused {
                     self.world.gate_at(now).waste(now, call);
                 }
-                let told = self.told(now, call, Some(Refusal::Short(shortage)));
+                let told = self.told(now, call, Some(Refusal::Short(shortage)), telling);
                 answered(told, self.config.latency.refused, Outcome::Refused)
             }
             Verdict::TooLarge(shortage) => {
-                let told = self.told(now, call, Some(Refusal::TooLarge(shortage)));
+                let told = self.told(now, call, Some(Refusal::TooLarge(shortage)), telling);
                 answered(told, self.config.latency.refused, Outcome::TooLarge)
             }
         }
@@ -282,9 +287,13 @@ impl Provider {
         Some(answered(told, self.config.latency.refused, Outcome::Down))
     }
 
-    fn told(&mut self, now: FleetTime, call: &Call, refusal: Option<Refusal>) -> dialect::Told {
-        let readings = self.world.gate_at(now).readings(now, &call.model);
-        dialect::told(&self.config, &dialect::Facts { number: self.arrived, now, call, refusal: refusal.as_ref(), readings })
+    fn told(&mut self, now: FleetTime, call: &Call, refusal: Option<Refusal>, telling: Telling) -> dialect::Told {
+        let readings = match telling {
+            Telling::WaitsOnly => Vec::new(),
+            Telling::Everything | Telling::NoCompletions => self.world.gate_at(now).readings(now, &call.model),
+        };
+        let facts = dialect::Facts { number: self.arrived, now, call, refusal: refusal.as_ref(), readings, telling };
+        dialect::told(&self.config, &facts)
     }
 
     fn next_latency(&mut self) -> Span {

@@ -28,6 +28,14 @@ pub enum ServeError {
     /// The instruments cannot be set up.
     #[error(transparent)]
     Telemetry(#[from] paceline_telemetry::Error),
+    /// Calls cannot be recorded.
+    #[error("cannot record to {file}: {problem}")]
+    Record {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The store does not work.
     #[error("cannot start: {0}")]
     Store(#[from] CallError),

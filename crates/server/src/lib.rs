@@ -9,6 +9,7 @@ mod error;
 mod grpc;
 mod life;
 mod listener;
+mod recording;
 mod reload;
 mod server;
 mod upkeep;
@@ -16,5 +17,6 @@ mod web;
 
 pub use error::ServeError;
 pub use grpc::bounds;
+pub use recording::{DEFAULT_LIMIT as DEFAULT_RECORD_LIMIT, Record};
 pub use reload::{Reloaded, Reloader};
 pub use server::{DRAIN_WITHIN, Drained, Options, Server};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use paceline_config::Overrides;
+use paceline_coordinator::trace::Trace;
 use paceline_coordinator::{Coordinator, Options as CoordinatorOptions};
 use paceline_proto::FILE_DESCRIPTOR_SET;
 use paceline_proto::v1::admin_server::AdminServer;
@@ -25,6 +26,7 @@ use crate::error::ServeError;
 use crate::grpc::bounds::MOST_MESSAGE_BYTES;
 use crate::grpc::{AdminService, Limiter};
 use crate::life::{Life, Phase};
+use crate::recording::{Finish, Record, Recording};
 use crate::reload::{InForce, Reloader, load};
 use crate::{listener, upkeep, web};
 
@@ -43,6 +45,8 @@ pub struct Options {
     pub overrides: Overrides,
     /// Where the state lives; `None`: a new store in memory.
     pub store: Option<Arc<MemoryStore>>,
+    /// Where to record what became of each call; `None`: nowhere.
+    pub record: Option<Record>,
 }
 
 /// A service whose addresses are bound; [`Server::run`] serves on them.
@@ -59,6 +63,7 @@ pub struct Server {
     life: Arc<Life>,
     health: HealthReporter,
     routes: Routes,
+    recording: Option<Finish>,
 }
 
 /// How a service ended that was told to stop.
@@ -86,10 +91,15 @@ impl Server {
         let in_force = InForce::new(config);
         telemetry.set_config_hash(in_force.hash());
         let store = options.store.unwrap_or_default();
+        let (trace, recording) = match options.record.as_ref().map(Recording::start).transpose()? {
+            Some((recording, finish)) => (Some(Arc::new(recording) as Arc<dyn Trace>), Some(finish)),
+            None => (None, None),
+        };
         let coordinator = Coordinator::new(CoordinatorOptions {
             store: store.clone(),
             settings: in_force.configured(),
             telemetry: telemetry.clone(),
+            trace,
         })
         .await?;
         let in_force = Arc::new(ArcSwap::from_pointee(in_force));
@@ -101,7 +111,21 @@ impl Server {
         }
         let routes = routes(&coordinator, &in_force, &health, grpc_addr.ip().to_canonical().is_loopback())?;
         let life = Arc::new(Life::new());
-        Ok(Self { grpc, http, grpc_addr, http_addr, store, coordinator, telemetry, in_force, reloader, life, health, routes })
+        Ok(Self {
+            grpc,
+            http,
+            grpc_addr,
+            http_addr,
+            store,
+            coordinator,
+            telemetry,
+            in_force,
+            reloader,
+            life,
+            health,
+            routes,
+            recording,
+        })
     }
 
     /// Where gRPC is served.
@@ -160,6 +184,10 @@ impl Server {
         let _ = stop_sender.send(true);
         end_watches(self.health).await;
         let all_gone = timeout(DRAIN_WITHIN, async { while grpc.join_next().await.is_some() {} }).await;
+        if let Some(recording) = self.recording {
+            // It ends by itself should the runtime stop first.
+            let _ = tokio::task::spawn_blocking(|| recording.finish()).await;
+        }
         // HTTP answered until now, so that the last minutes can be scraped.
         Ok(if all_gone.is_ok() { Drained::Completely } else { Drained::InTime })
     }

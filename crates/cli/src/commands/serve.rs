@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use paceline_config::{Overrides, Scalar};
-use paceline_server::{Drained, Options, ServeError, Server};
+use paceline_server::{DEFAULT_RECORD_LIMIT, Drained, Options, Record, ServeError, Server};
 use paceline_telemetry::{DEFAULT_LOG_FILTER, LogFormat, init_logging};
 use tokio::sync::oneshot;
 
@@ -56,6 +56,15 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) provider_files: ProviderFiles,
 
+    /// Record what becomes of each call, for `paceline simulate --trace`: names, costs and times, no content. A file that is there
+    /// is continued.
+    #[arg(long, value_name = "FILE", env = "PACELINE_SERVE_RECORD", hide_env_values = true)]
+    record: Option<PathBuf>,
+
+    /// How long the recording may get, in MiB; it stops there and the service goes on [default: 1024].
+    #[arg(long, value_name = "MIB", requires = "record", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    record_limit: Option<u64>,
+
     /// How log lines look: text or json. They go to standard error.
     #[arg(long, value_name = "FORMAT", env = "PACELINE_SERVE_LOG_FORMAT", default_value = "text", hide_env_values = true)]
     log_format: LogFormat,
@@ -86,7 +95,9 @@ pub(crate) enum ServeFailure {
 pub(crate) async fn run(args: ServeArgs) -> Result<(), ServeFailure> {
     init_logging(args.log_format, &args.log_filter)?;
     let has_file = args.config.is_some();
-    let server = Server::bind(Options { overrides: overrides(&args), config: args.config, store: None }).await?;
+    let limit = args.record_limit.map_or(DEFAULT_RECORD_LIMIT, |mib| mib << 20);
+    let record = args.record.clone().map(|file| Record { file, limit });
+    let server = Server::bind(Options { overrides: overrides(&args), config: args.config, store: None, record }).await?;
     // Taken before the addresses are printed: who reads them may send a signal at once.
     let mut signals = Signals::new()?;
     let (grpc, http) = (server.grpc_addr(), server.http_addr());

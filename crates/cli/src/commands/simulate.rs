@@ -6,13 +6,13 @@ mod table;
 mod timeline;
 
 use std::io::{self, IsTerminal as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use paceline_fleet_sim::calls::CallsError;
 use paceline_fleet_sim::plot::PlotError;
 use paceline_fleet_sim::scenario::{SUITE, Scenario, Selection, select};
-use paceline_fleet_sim::{OURS, Outcome, Plan, SimulateError, known_strategy, run_all, strategies};
+use paceline_fleet_sim::{OURS, Outcome, Plan, SimulateError, compare, known_strategy, run_all, strategies};
 use paceline_provider_sim::LimitGroup;
 
 const EXAMPLES: &str = "\
@@ -38,6 +38,9 @@ Examples:
 
   # Calls of the past, through the configuration that is planned and the one that is in force
   paceline simulate --calls calls.csv --limit 1200/min --config new.yaml --against old.yaml
+
+  # The same with what `paceline serve --record calls.jsonl` recorded
+  paceline simulate --trace calls.jsonl --limit 1200/min --config new.yaml --against old.yaml
 
 Time is virtual and everything random comes from the seed: the same command prints the same numbers.
 With --json each line is {\"scenario\",\"strategy\",\"seed\",\"makespan_s\",\"clairvoyant_s\",\"rejected_share\",
@@ -95,23 +98,27 @@ pub(crate) struct SimulateArgs {
 
     /// Calls of the past as CSV: `time`, and as far as known `model`, `class`, `tenant`, `duration`, `tokens`, ... They meet the
     /// provider of --scenario, or of --limit, in place of a fleet.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "list", "print", "timeline"])]
+    #[arg(long, value_name = "FILE", group = "past", conflicts_with_all = ["suite", "list", "print", "timeline"])]
     calls: Option<PathBuf>,
 
-    /// What the provider of --calls limits: METER=UNITS/WINDOW, several joined by commas.
-    #[arg(long, value_name = "LIMIT", requires = "calls", conflicts_with = "scenario")]
+    /// The same from a recording: what `paceline serve --record FILE` wrote.
+    #[arg(long, value_name = "FILE", group = "past", conflicts_with_all = ["suite", "list", "print", "timeline"])]
+    trace: Option<PathBuf>,
+
+    /// What the provider of --calls or --trace limits: METER=UNITS/WINDOW, several joined by commas.
+    #[arg(long, value_name = "LIMIT", requires = "past", conflicts_with = "scenario")]
     limit: Option<LimitGroup>,
 
-    /// The service's configuration for --calls; without it, it is told the provider's limits.
-    #[arg(long, value_name = "FILE", requires = "calls")]
+    /// The service's configuration for --calls or --trace; without it, it is told the provider's limits.
+    #[arg(long, value_name = "FILE", requires = "past")]
     config: Option<PathBuf>,
 
     /// A second configuration, side by side with the first.
     #[arg(long, value_name = "FILE", requires = "config")]
     against: Option<PathBuf>,
 
-    /// The account of the configurations that the calls go to, where there are several.
-    #[arg(long, value_name = "PROVIDER/ACCOUNT", requires = "config")]
+    /// The account whose calls of a recording are meant, and that of the configurations they go to, where there are several.
+    #[arg(long, value_name = "PROVIDER/ACCOUNT", requires = "past")]
     account: Option<String>,
 
     /// How many runs at once; as many as there are cores unless said otherwise.
@@ -173,6 +180,15 @@ pub(crate) enum SimulateFailure {
     Output(#[from] io::Error),
 }
 
+/// Where calls of the past come from.
+#[derive(Clone, Copy, Debug)]
+enum Past<'a> {
+    /// A log as CSV.
+    Csv(&'a Path),
+    /// What the service recorded.
+    Recording(&'a Path),
+}
+
 /// Runs what was asked for and writes it to `out`.
 ///
 /// # Errors
@@ -184,8 +200,8 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), Simula
     if let Some(name) = &args.print {
         return print(name, out);
     }
-    if let Some(file) = &args.calls {
-        return replay::run(args, file, out);
+    if let Some(past) = args.calls.as_deref().map(Past::Csv).or(args.trace.as_deref().map(Past::Recording)) {
+        return replay::run(args, past, out);
     }
     let selection = if args.scenario.is_empty() { Selection::Suite } else { Selection::Named(args.scenario.clone()) };
     let scenarios = select(&selection, |path| std::fs::read_to_string(path))?;
@@ -198,11 +214,12 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), Simula
         return timeline::write(out, &scenarios, &chosen, args.first_seed);
     }
     let pairs = || scenarios.iter().flat_map(|scenario| chosen.iter().map(move |strategy| (scenario, *strategy)));
-    if args.plot.is_some() {
-        plot::check(pairs().count())?;
+    if let Some(path) = &args.plot {
+        plot::check(path, pairs().count())?;
     }
     let plans = plans(args, &scenarios, &chosen);
-    let outcomes = run_all(&plans, threads(args), progress)?;
+    let mut outcomes = run_all(&plans, threads(args), progress)?;
+    compare(&mut outcomes);
     if args.json {
         for outcome in &outcomes {
             writeln!(out, "{}", outcome.to_json())?;

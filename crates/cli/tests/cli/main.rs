@@ -5,4 +5,7 @@ mod help;
 mod process;
 mod provider_files;
 #[cfg(unix)]
+mod recording;
+#[cfg(unix)]
 mod serve;
+mod simulate;

@@ -1,7 +1,36 @@
 //! Runs the binary.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// A folder of its own, removed afterwards.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("paceline-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Left over in the folder for temporary files at worst.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 /// The binary with nothing of this machine's environment.
 pub(crate) fn paceline(args: &[&str]) -> Command {
@@ -15,6 +44,30 @@ pub(crate) fn run(args: &[&str]) -> (Option<i32>, String, String) {
     let output = paceline(args).output().expect("the binary runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A running `paceline mock-provider`; killed at the end.
+pub(crate) struct Mock {
+    child: Child,
+    pub(crate) http: String,
+}
+
+impl Mock {
+    /// Starts it on a free port and waits for its first line.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let mut child = paceline(&["mock-provider"]).args(args).stdout(Stdio::piped()).spawn().expect("the binary runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let http = line.trim_end().strip_prefix("listening http=").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        Self { child, http }
+    }
+}
+
+impl Drop for Mock {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// A running `paceline serve`; killed when a test fails.

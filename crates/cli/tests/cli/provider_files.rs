@@ -1,37 +1,8 @@
 //! `--providers`: the guide to adding a provider, followed with the binary; and every provider of the catalogue resolves.
 
 use std::fs;
-use std::path::PathBuf;
 
-use crate::process::run;
-
-/// A folder of its own, removed afterwards.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("paceline-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Left over in the folder for temporary files at worst.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::process::{Folder, run};
 
 /// The first block of a guide in a language.
 fn block_of(guide: &str, language: &str) -> String {

@@ -39,7 +39,7 @@ fn store() -> Arc<MemoryStore> {
 
 async fn service<S: Store>(store: S, settings: Arc<dyn Settings>) -> Service<S> {
     let telemetry = Telemetry::new(Default::default()).unwrap();
-    let options = Options { store, settings, telemetry: telemetry.clone() };
+    let options = Options { store, settings, telemetry: telemetry.clone(), trace: None };
     Service { coordinator: Coordinator::new(options).await.unwrap(), telemetry }
 }
 

@@ -1,10 +1,12 @@
-//! Calls of the past, from a CSV file: when each came, for which model and tenant, what it cost, how long it took.
+//! Calls of the past, from a CSV file or a recording: when each came, for which model and tenant, what it cost, how long it took.
 //!
-//! `table` cuts the file into fields and knows where each stood; `columns` finds out what each column holds; here each line
-//! becomes a [`PastCall`]. Whatever is wrong is told with line and column, and nothing is taken by half.
+//! `table` cuts a CSV into fields and knows where each stood; `columns` finds out what each column holds; here each line
+//! becomes a [`PastCall`]. Whatever is wrong is told with line and column, and nothing is taken by half. `trace` reads
+//! recordings of the service.
 
 mod columns;
 mod table;
+mod trace;
 
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use paceline_core::units::Span;
 
 use columns::{Column, Holds};
 use table::{Field, Table};
+pub use trace::read_trace;
 
 /// The most calls of one file.
 pub const MOST_CALLS: usize = 1_000_000;
@@ -36,6 +39,8 @@ pub struct PastCall {
     pub tenant: String,
     /// What it cost, in units per meter, those that the file tells.
     pub cost: Vec<(String, u64)>,
+    /// What its caller said beforehand, where that is known; `None`: it knew what the call would cost.
+    pub stated: Option<Vec<(String, u64)>>,
     /// How long it took, where the file tells.
     pub duration: Option<Span>,
 }
@@ -129,6 +134,7 @@ fn call(table: &Table<'_>, columns: &[Column], row: &[Field]) -> Result<(i128, P
         class: Class::default(),
         tenant: String::new(),
         cost: Vec::new(),
+        stated: None,
         duration: None,
     };
     for (column, field) in columns.iter().zip(row) {

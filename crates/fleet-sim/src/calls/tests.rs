@@ -12,6 +12,7 @@ fn plain(at_ms: i64, model: &str, cost: &[(&str, u64)]) -> PastCall {
         class: Class::Normal,
         tenant: String::new(),
         cost: cost.iter().map(|(meter, units)| ((*meter).to_owned(), *units)).collect(),
+        stated: None,
         duration: None,
     }
 }

@@ -65,11 +65,11 @@ pub(crate) fn jobs(scenario: &Scenario, seed: u64) -> Vec<Job> {
     placed.into_iter().map(|(_, job)| job).collect()
 }
 
-/// A call of the past as it would come again; its caller states what it turned out to cost.
+/// A call of the past as it would come again; its caller states what it did, or what the call turned out to cost.
 fn replayed(scenario: &Scenario, part: usize, past: &PastCall) -> Job {
     let cost = past.cost.iter().fold(Cost::one(), |cost, (meter, units)| cost.with(meter, *units));
     let call = Call { takes: past.duration, ..Call::new(&past.model, cost) };
-    Job { part, weight: weight(scenario, &call), call, stated: past.cost.clone(), comes: past.at }
+    Job { part, weight: weight(scenario, &call), stated: past.stated.clone().unwrap_or_else(|| past.cost.clone()), call, comes: past.at }
 }
 
 fn weight(scenario: &Scenario, call: &Call) -> f64 {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, Milli, Span};
-use paceline_provider_sim::{Answer, Provider, ProviderConfig, SimError};
+use paceline_provider_sim::{Answer, Provider, ProviderConfig, SimError, Telling};
 use rand::RngExt as _;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -35,6 +35,8 @@ pub(crate) type WorkerId = usize;
 
 /// Decides when calls are sent: the service, or each worker for itself.
 pub(crate) trait Governor {
+    /// How much of the provider's answers it looks at.
+    fn reads(&self) -> Telling;
     /// A worker has a call to send.
     fn begin(&mut self, worker: WorkerId, run: &mut Run<'_>);
     /// A worker got an answer to what it sent.
@@ -113,6 +115,8 @@ pub(crate) struct Run<'a> {
     seed: u64,
     /// Workers whose call ended and who are to take another.
     free: Vec<WorkerId>,
+    /// How much of answers anybody looks at.
+    telling: Telling,
 }
 
 /// Whether an answer is what the call was made for: not an error, and not a connection that broke.
@@ -145,11 +149,13 @@ impl<'a> Run<'a> {
             chance: stream(seed, 2),
             seed,
             free: Vec::new(),
+            telling: Telling::Everything,
         })
     }
 
     /// Runs until every call has ended, or the scenario's time is over.
     pub(crate) fn go(&mut self, governor: &mut dyn Governor) {
+        self.telling = governor.reads();
         self.set_up();
         let cap = START + self.scenario.at_most;
         let mut events = 0_u64;
@@ -278,7 +284,7 @@ impl<'a> Run<'a> {
         let Some(worker) = self.workers.get_mut(id) else { return };
         let Some(job) = worker.job.and_then(|job| self.jobs.get(job)) else { return };
         worker.sent_at = self.now;
-        let answer = self.provider.arrive(self.now, &job.call);
+        let answer = self.provider.arrive_telling(self.now, &job.call, self.telling);
         let rejected = !went_through(&answer);
         self.tally.sends += 1;
         self.tally.rejected += u64::from(rejected);

@@ -16,7 +16,7 @@ use paceline_coordinator::{Configured, ask_input, release_lease_input, report_in
 use paceline_core::denial::Reason;
 use paceline_core::retry::Verdict;
 use paceline_core::units::Span;
-use paceline_provider_sim::Answer as ProviderAnswer;
+use paceline_provider_sim::{Answer as ProviderAnswer, Telling};
 use paceline_store::{TokenKey, TokenKeys};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -426,6 +426,10 @@ impl Service {
 }
 
 impl Governor for Service {
+    fn reads(&self) -> Telling {
+        Telling::NoCompletions
+    }
+
     fn begin(&mut self, worker: WorkerId, run: &mut Run<'_>) {
         let (Some(part), Some(index)) = (run.part_of(worker), run.job_of(worker)) else { return };
         let Some(job) = run.jobs.get(index) else { return };

@@ -8,7 +8,7 @@ mod split;
 
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, Span};
-use paceline_provider_sim::{Answer, Call};
+use paceline_provider_sim::{Answer, Call, Telling};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 
@@ -21,6 +21,11 @@ pub const OURS: &str = "paceline";
 
 /// What one worker does about limits by itself.
 pub(crate) trait Strategy {
+    /// Whether it looks at what headers say is left.
+    fn reads_limits(&self) -> bool {
+        false
+    }
+
     /// How long the next call waits before it is sent the first time, and why.
     fn before(&mut self, _call: &Call, _now: FleetTime, _rng: &mut ChaCha8Rng) -> Pause {
         Pause::NONE
@@ -120,6 +125,11 @@ impl Alone {
 }
 
 impl Governor for Alone {
+    fn reads(&self) -> Telling {
+        let reads_limits = self.workers.first().is_some_and(|(strategy, _)| strategy.reads_limits());
+        if reads_limits { Telling::NoCompletions } else { Telling::WaitsOnly }
+    }
+
     fn begin(&mut self, worker: WorkerId, run: &mut Run<'_>) {
         let Some(job) = run.job_of(worker).and_then(|job| run.jobs.get(job)) else { return };
         let Some((strategy, refusals)) = self.workers.get_mut(worker) else { return };

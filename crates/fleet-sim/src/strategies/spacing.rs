@@ -33,6 +33,10 @@ impl Spacing {
 }
 
 impl Strategy for Spacing {
+    fn reads_limits(&self) -> bool {
+        true
+    }
+
     fn before(&mut self, _: &Call, now: FleetTime, _: &mut ChaCha8Rng) -> Pause {
         Pause::new(Source::Pacing, self.not_before.since(now))
     }

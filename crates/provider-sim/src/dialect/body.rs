@@ -4,9 +4,11 @@ use paceline_core::units::Span;
 use serde_json::{Value, json};
 
 use super::headers::go_duration;
-use super::{Dialect, Facts, Refusal};
+use super::{Dialect, Facts, Refusal, Telling};
 use crate::provider::{Call, Endpoint};
 
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
 const TEXT: &str = "This is a mock answer: the call passed its limits.";
 
 /// A body and its media type.
@@ -21,7 +23,7 @@ impl Body {
     }
 
     fn json(value: &Value) -> Self {
-        Self { content_type: "application/json", text: value.to_string() }
+        Self { content_type: JSON, text: value.to_string() }
     }
 
     /// Server-sent events, each with a name where the API names them.
@@ -34,12 +36,16 @@ impl Body {
             text.push_str(&format!("data: {data}\n\n"));
         }
         text.push_str(end);
-        Self { content_type: "text/event-stream", text }
+        Self { content_type: EVENTS, text }
     }
 }
 
 /// What a call that passed gets.
 pub(super) fn success(facts: &Facts<'_>) -> Body {
+    if facts.telling == Telling::NoCompletions {
+        let content_type = if facts.call.stream { EVENTS } else { JSON };
+        return Body { content_type, text: String::new() };
+    }
     match (facts.call.endpoint, facts.call.stream) {
         (Endpoint::ChatCompletions, false) => Body::json(&chat_completion(facts)),
         (Endpoint::ChatCompletions, true) => chat_completion_events(facts),

@@ -101,6 +101,18 @@ impl FromStr for HeaderPolicy {
     }
 }
 
+/// How much of an answer is written out. What the meters decide does not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Telling {
+    /// All of it.
+    #[default]
+    Everything,
+    /// All but the bodies of calls that passed, for callers that never look at them.
+    NoCompletions,
+    /// Status and when to come back, for callers that look at nothing else.
+    WaitsOnly,
+}
+
 /// What is to be told about one call.
 pub(crate) struct Facts<'a> {
     /// The call's number, from 1: what its id is made of.
@@ -113,6 +125,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) refusal: Option<&'a Refusal>,
     /// What its meters say afterwards.
     pub(crate) readings: Vec<Reading>,
+    /// How much of that is told.
+    pub(crate) telling: Telling,
 }
 
 /// Why a call was refused.
@@ -145,6 +159,9 @@ pub(crate) fn told(config: &ProviderConfig, facts: &Facts<'_>) -> Told {
             }
         }
     };
+    if facts.telling == Telling::WaitsOnly {
+        return Told { status, headers: waits(config, facts), body: String::new() };
+    }
     let body = match facts.refusal {
         None => body::success(facts),
         Some(_) if dialect == Dialect::Bare => body::Body::plain(""),
@@ -154,17 +171,23 @@ pub(crate) fn told(config: &ProviderConfig, facts: &Facts<'_>) -> Told {
     if config.headers.sends_limits(facts.refusal.is_some()) {
         headers.extend(headers::limits(dialect, facts.now, &facts.readings));
     }
-    if let Some(Refusal::Short(shortage)) = facts.refusal
-        && config.headers.sends_retry_after()
-    {
-        headers.extend(headers::retry_after(dialect, shortage.wait));
-    }
+    headers.extend(waits(config, facts));
     Told { status, headers, body: body.text }
+}
+
+/// The headers that say when to come back.
+fn waits(config: &ProviderConfig, facts: &Facts<'_>) -> Vec<(String, String)> {
+    match facts.refusal {
+        Some(Refusal::Short(shortage)) if config.headers.sends_retry_after() => {
+            headers::retry_after(config.dialect, shortage.wait)
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The answer of a script, which no meter was asked for.
 pub(crate) fn scripted(number: u64, now: FleetTime, call: &Call, dialect: Dialect, first: &FirstCalls) -> Told {
-    let facts = Facts { number, now, call, refusal: None, readings: Vec::new() };
+    let facts = Facts { number, now, call, refusal: None, readings: Vec::new(), telling: Telling::Everything };
     let mut body = match first.status {
         200..400 => body::success(&facts),
         _ if dialect == Dialect::Bare => body::Body::plain(""),
@@ -183,7 +206,7 @@ pub(crate) fn scripted(number: u64, now: FleetTime, call: &Call, dialect: Dialec
 
 /// The answer of a provider that is down.
 pub(crate) fn down(number: u64, now: FleetTime, call: &Call, dialect: Dialect, status: u16, wait: Option<Span>) -> Told {
-    let facts = Facts { number, now, call, refusal: None, readings: Vec::new() };
+    let facts = Facts { number, now, call, refusal: None, readings: Vec::new(), telling: Telling::Everything };
     let body = if dialect == Dialect::Bare { body::Body::plain("") } else { body::failure(&facts, status) };
     let mut headers = common_headers(number, now, body.content_type);
     // Whoever configures an outage's Retry-After wants it sent, in a dialect that has none of its own too.

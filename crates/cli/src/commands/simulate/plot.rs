@@ -22,9 +22,16 @@ pub(super) fn file(text: &str) -> Result<PathBuf, PlotError> {
     Format::of(&path).map(|_| path)
 }
 
-/// Refuses more runs than fit into one picture, before anything runs.
-pub(super) fn check(runs: usize) -> Result<(), PlotError> {
-    if runs > MOST_RUNS { Err(PlotError::TooManyRuns { runs }) } else { Ok(()) }
+/// Refuses more runs than fit into one picture, and a folder that is not there, before anything runs.
+pub(super) fn check(path: &Path, runs: usize) -> Result<(), SimulateFailure> {
+    if runs > MOST_RUNS {
+        return Err(PlotError::TooManyRuns { runs }.into());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder.map(std::fs::metadata) {
+        Some(Err(source)) => Err(SimulateFailure::PlotFile { path: path.display().to_string(), source }),
+        _ => Ok(()),
+    }
 }
 
 /// Makes these runs once more with one seed, and draws them side by side.

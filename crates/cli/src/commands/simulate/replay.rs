@@ -11,7 +11,7 @@ use paceline_fleet_sim::{OURS, Outcome, Plan, known_strategy, run_all};
 use paceline_provider_sim::LimitGroup;
 use serde_json::json;
 
-use super::{SimulateArgs, SimulateFailure, plot, progress, threads};
+use super::{Past, SimulateArgs, SimulateFailure, plot, progress, threads};
 
 /// One column of the result.
 struct Variant<'a> {
@@ -21,13 +21,19 @@ struct Variant<'a> {
 }
 
 /// Reads the calls, sends them through each configuration, and writes what came of it.
-pub(super) fn run(args: &SimulateArgs, file: &Path, out: &mut dyn Write) -> Result<(), SimulateFailure> {
-    let name = file.display().to_string();
-    let past = calls::read(&name, &load(file)?)?;
+pub(super) fn run(args: &SimulateArgs, past: Past<'_>, out: &mut dyn Write) -> Result<(), SimulateFailure> {
+    let account = args.account.as_deref().map(|account| account.split_once('/').ok_or(SimulateFailure::BadAccount));
+    let account = account.transpose()?;
+    let (Past::Csv(file) | Past::Recording(file)) = past;
+    let (name, text) = (file.display().to_string(), load(file)?);
+    let past = match past {
+        Past::Csv(_) => calls::read(&name, &text)?,
+        Past::Recording(_) => calls::read_trace(&name, &text, account)?,
+    };
     let mut base = replay(&provider(args)?, &past)?;
     base.name = file.file_stem().map_or_else(|| name.clone(), |stem| stem.to_string_lossy().into_owned());
     base.about = came(&past);
-    let configured = configurations(args, &base)?;
+    let configured = configurations(args, &base, account)?;
     let mut variants: Vec<Variant<'_>> =
         configured.iter().map(|(name, scenario)| Variant { name: name.clone(), scenario, strategy: OURS }).collect();
     for strategy in &args.strategy {
@@ -36,8 +42,8 @@ pub(super) fn run(args: &SimulateArgs, file: &Path, out: &mut dyn Write) -> Resu
             variants.push(Variant { name: strategy.to_owned(), scenario: &base, strategy });
         }
     }
-    if args.plot.is_some() {
-        plot::check(variants.len())?;
+    if let Some(path) = &args.plot {
+        plot::check(path, variants.len())?;
     }
     let seeds = args.first_seed..args.first_seed.saturating_add(args.seeds.unwrap_or(1));
     let mut plans = Vec::new();
@@ -86,9 +92,11 @@ fn of_limits(group: &LimitGroup) -> Written {
     Written { name: "calls".to_owned(), file: "--limit".to_owned(), text }
 }
 
-fn configurations(args: &SimulateArgs, base: &Scenario) -> Result<Vec<(String, Scenario)>, SimulateFailure> {
-    let account = args.account.as_deref().map(|account| account.split_once('/').ok_or(SimulateFailure::BadAccount));
-    let account = account.transpose()?;
+fn configurations(
+    args: &SimulateArgs,
+    base: &Scenario,
+    account: Option<(&str, &str)>,
+) -> Result<Vec<(String, Scenario)>, SimulateFailure> {
     let files: Vec<&PathBuf> = args.config.iter().chain(&args.against).collect();
     if files.is_empty() {
         return Ok(vec![(OURS.to_owned(), base.clone())]);

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use paceline_core::units::Span;
-use paceline_fleet_sim::Outcome;
+use paceline_fleet_sim::{Lead, Outcome};
 use paceline_fleet_sim::scenario::Scenario;
 
 /// Writes a table per scenario.
@@ -24,12 +24,28 @@ pub(super) fn write(out: &mut dyn Write, scenarios: &[Scenario], outcomes: &[Out
             let runs: Vec<&Outcome> = of_this.iter().copied().filter(|outcome| outcome.strategy == strategy).collect();
             writeln!(out, "  {strategy:<17}{}", row(&runs))?;
         }
+        for sentence in leads(&of_this) {
+            writeln!(out, "  {sentence}")?;
+        }
         writeln!(out)?;
     }
     writeln!(
         out,
         "Each figure is that of the worst seed. \"of best\": makespan over that of a scheduler that knows the meters exactly."
     )
+}
+
+/// Who was done before ours, each once with its greatest lead.
+fn leads(runs: &[&Outcome]) -> Vec<String> {
+    let mut greatest: Vec<(&str, &Lead)> = Vec::new();
+    for (strategy, lead) in runs.iter().filter_map(|run| Some((run.strategy.as_str(), run.lead.as_ref()?))) {
+        match greatest.iter_mut().find(|(known, _)| *known == strategy) {
+            Some((_, known)) if known.paid.is_empty() || (!lead.paid.is_empty() && known.share >= lead.share) => {}
+            Some((_, known)) => *known = lead,
+            None => greatest.push((strategy, lead)),
+        }
+    }
+    greatest.into_iter().map(|(strategy, lead)| lead.sentence(strategy)).collect()
 }
 
 fn row(runs: &[&Outcome]) -> String {
