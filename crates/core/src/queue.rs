@@ -138,6 +138,8 @@ pub struct Queue {
     lanes: BTreeMap<LaneKey, Lane>,
     places: HashMap<AskId, (LaneKey, Serial)>,
     limits: BTreeSet<(FleetTime, AskId)>,
+    /// Where absent callers stand, by the instant at which they are forgotten.
+    away: BTreeMap<(FleetTime, Serial), LaneKey>,
     fresh: Vec<AskId>,
     /// Present retries and fallbacks by group.
     kinds: HashMap<Arc<str>, Kinds>,
@@ -181,7 +183,9 @@ impl Queue {
             waits_on: None,
         });
         lane.ledger.advance(now);
-        lane.absent.remove(&ask.stamp);
+        if let Some(away) = lane.absent.remove(&ask.stamp) {
+            self.away.remove(&(away.until, ask.stamp));
+        }
         let of = Kinds::of(ask.sent);
         if of != Kinds::default() {
             let kinds = self.kinds.entry(key.group.clone()).or_default();
@@ -254,6 +258,7 @@ impl Queue {
         let (key, stamp) = self.places.get(&id)?.clone();
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.absent.insert(stamp, Away { until, charges });
+            self.away.insert((until, stamp), key);
         }
         self.remove(id, now)
     }
@@ -359,20 +364,31 @@ impl Queue {
 
     /// Forgets an absent caller; false when nobody with this stamp is away.
     pub fn forget_place(&mut self, stamp: Serial) -> bool {
-        self.lanes.values_mut().any(|lane| lane.absent.remove(&stamp).is_some())
+        let until = self.lanes.values().find_map(|lane| lane.absent.get(&stamp)).map(|away| away.until);
+        let Some(key) = until.and_then(|until| self.away.remove(&(until, stamp))) else { return false };
+        self.forget_in(&key, stamp);
+        true
     }
 
-    /// Forgets absent callers whose time is over, and empty lanes.
+    /// Forgets absent callers whose time is over, and lanes that are empty then.
     pub fn forget_absent(&mut self, now: FleetTime) {
-        self.lanes.retain(|_, lane| {
-            lane.absent.retain(|_, away| away.until > now);
-            !lane.waiting.is_empty() || !lane.absent.is_empty()
-        });
+        while let Some(first) = self.away.first_entry().filter(|first| first.key().0 <= now) {
+            let ((_, stamp), key) = first.remove_entry();
+            self.forget_in(&key, stamp);
+        }
+    }
+
+    fn forget_in(&mut self, key: &LaneKey, stamp: Serial) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        lane.absent.remove(&stamp);
+        if lane.waiting.is_empty() && lane.absent.is_empty() {
+            self.lanes.remove(key);
+        }
     }
 
     /// When the next absent caller is forgotten, if any.
     pub fn next_forgetting(&self) -> Option<FleetTime> {
-        self.lanes.values().flat_map(|lane| lane.absent.values()).map(|away| away.until).min()
+        self.away.first_key_value().map(|((until, _), _)| *until)
     }
 
     /// Names the calls that no decision has looked at, and forgets that they are new.

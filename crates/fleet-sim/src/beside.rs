@@ -15,6 +15,9 @@ const TAKEN: f64 = 0.01;
 /// From this share of calls given up on, nobody can say that it finished.
 const GIVEN_UP: f64 = 0.01;
 
+/// What rounding may add.
+const TINY: f64 = 1e-9;
+
 /// How much sooner another strategy was done than ours with the same seed, and what it paid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lead {
@@ -57,7 +60,7 @@ pub fn compare(outcomes: &mut [Outcome]) {
 
 fn lead(ours: &Outcome, other: &Outcome) -> Option<Lead> {
     let share = 1.0 - other.makespan.as_secs_f64() / ours.makespan.as_secs_f64();
-    if share.is_nan() || share <= LEAD {
+    if share.is_nan() || share <= LEAD + TINY {
         return None;
     }
     let mut paid = Vec::new();

@@ -5,7 +5,7 @@ use std::fs;
 use crate::process::{Folder, run};
 
 /// The first block of a guide in a language.
-fn block_of(guide: &str, language: &str) -> String {
+pub(crate) fn block_of(guide: &str, language: &str) -> String {
     let guide = fs::read_to_string(format!("{}/../../docs/{guide}.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
     guide.split(&format!("```{language}\n")).nth(1).unwrap().split("```").next().unwrap().to_owned()
 }

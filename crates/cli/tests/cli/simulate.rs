@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::process::{Folder, run};
+use crate::provider_files::block_of;
 
 /// A small fleet on a small limit: a fraction of a second.
 const SMALL: &str = "about: A small fleet.\n\
@@ -52,6 +53,15 @@ fn a_table_says_what_was_expected_and_missed() {
     assert_eq!(status, Some(1), "{out}");
     assert!(out.contains("small: A small fleet.") && out.contains("missed by 1 of 1 seeds: p99 wait"), "{out}");
     assert_eq!(errors, "error: Paceline missed what is expected in 1 of 1 runs: small\n");
+}
+
+#[test]
+fn the_scenario_of_the_manual_is_met() {
+    let folder = Folder::new("simulate-manual");
+    let file = folder.write("mine.yaml", &block_of("simulate", "yaml"));
+    let (status, out, errors) = run(&["simulate", "--scenario", &file, "--strategy", "paceline", "--seeds", "2"]);
+    assert_eq!(status, Some(0), "{out}{errors}");
+    assert!(out.contains("mine: Interactive calls and a batch on one small limit, and an outage."), "{out}");
 }
 
 /// Width and height of a PNG, all of whose chunks were walked to the end.

@@ -75,7 +75,7 @@ impl TimeAxis {
     /// Instants to write at it, in seconds, with what to write.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let most = self.most_s / self.unit_s;
-        steps(0.0, most, round_step(most / 5.0)).into_iter().map(|tick| (tick * self.unit_s, number(tick))).collect()
+        steps(0.0, most, round_step(most / 6.0)).into_iter().map(|tick| (tick * self.unit_s, number(tick))).collect()
     }
 }
 
@@ -135,7 +135,8 @@ mod tests {
     fn times_are_told_in_the_unit_that_reads_best() {
         let ticks = |most_s| TimeAxis::up_to(most_s).ticks().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
         assert_eq!(ticks(240.0), ["0", "50", "100", "150", "200"]);
-        assert_eq!((TimeAxis::up_to(7_100.0).unit, ticks(7_100.0).len()), ("min", 3));
+        assert_eq!((TimeAxis::up_to(7_100.0).unit, ticks(7_100.0).len()), ("min", 6));
+        assert_eq!(ticks(345.0), ["0", "1", "2", "3", "4", "5"]);
         assert_eq!(TimeAxis::up_to(90_000.0).unit, "h");
         assert_eq!(TimeAxis::up_to(0.0).most_s, 1.0);
     }

@@ -16,7 +16,7 @@ pub(super) const REJECTED: Colour = Colour(213, 94, 0);
 pub(super) const LEVEL: Colour = Colour(0, 158, 115);
 pub(super) const LEVEL_AREA: Colour = Colour(204, 236, 227);
 
-/// The colour of a source of delay.
+/// The colour of a source of delay; none is that of what was sent, rejected or left.
 pub(super) const fn of_source(source: Source) -> Colour {
     match source {
         Source::None => Colour(187, 187, 187),
@@ -27,8 +27,8 @@ pub(super) const fn of_source(source: Source) -> Colour {
         Source::RetryAfterMs => Colour(153, 102, 0),
         Source::ResetHeader => Colour(204, 121, 167),
         Source::ErrorBody => Colour(136, 34, 85),
-        Source::Backoff => Colour(213, 94, 0),
-        Source::Ramp => Colour(0, 158, 115),
+        Source::Backoff => Colour(204, 102, 119),
+        Source::Ramp => Colour(221, 204, 119),
         Source::Concurrency => Colour(136, 204, 238),
         Source::FairShare => Colour(51, 34, 136),
         Source::Jitter => Colour(153, 153, 51),

@@ -20,8 +20,10 @@ const PANELS: [f64; 3] = [130.0, 90.0, 120.0];
 const PANEL_GAP: f64 = 16.0;
 /// Space below them, for the axis of time.
 const COLUMN_FOOT: f64 = 52.0;
-/// From this ratio between the highest peaks of two runs on, sends are drawn by the square root: the smaller would vanish.
+/// From this ratio on between the highest peak and another run's, or what a run sends most of the time, sends are drawn by the square
+/// root: the smaller would vanish.
 const VERY_DIFFERENT: f64 = 6.0;
+const LARGE: f64 = 18.0;
 const SMALL: f64 = 11.0;
 const MIDDLE: f64 = 13.0;
 
@@ -31,9 +33,9 @@ pub(super) fn lay_out(runs: &[Recording]) -> Drawing {
     let width = LEFT + columns as f64 * (PLOT_WIDTH + COLUMN_GAP) - COLUMN_GAP + RIGHT;
     let title = title(runs);
     let mut drawing = Drawing { width, height: 0.0, title: title.clone(), shapes: Vec::new() };
-    drawing.text((16.0, 28.0), 18.0, Anchor::Start, colours::INK, title);
+    let mut y = headline(&mut drawing, &title);
     let all = Panels::of(runs);
-    let mut y = legend(&mut drawing, &all, 50.0);
+    y = legend(&mut drawing, &all, y);
     for (row, runs_of_row) in runs.chunks(COLUMNS).enumerate() {
         for (column, run) in runs_of_row.iter().enumerate() {
             let x = LEFT + column as f64 * (PLOT_WIDTH + COLUMN_GAP);
@@ -54,8 +56,35 @@ fn title(runs: &[Recording]) -> String {
     match runs {
         [] => "Nothing to draw".to_owned(),
         [first, rest @ ..] if rest.iter().all(|run| run.title == first.title) => first.title.clone(),
-        _ => "Several runs side by side".to_owned(),
+        several => {
+            let mut titles: Vec<&str> = Vec::new();
+            for run in several {
+                if !titles.contains(&run.title.as_str()) {
+                    titles.push(&run.title);
+                }
+            }
+            titles.join(", ")
+        }
     }
+}
+
+/// The title, in as many lines as it needs; returns where it ends.
+fn headline(drawing: &mut Drawing, title: &str) -> f64 {
+    let font = Font::load();
+    let room = drawing.width - 16.0 - RIGHT;
+    let fits = |line: &str| font.as_ref().is_none_or(|font| font.width(line, LARGE) <= room);
+    let mut lines = vec![String::new()];
+    for word in title.split(' ') {
+        let Some(line) = lines.last_mut() else { continue };
+        let longer = if line.is_empty() { word.to_owned() } else { format!("{line} {word}") };
+        if fits(&longer) || line.is_empty() { *line = longer } else { lines.push(word.to_owned()) }
+    }
+    let mut y = 4.0;
+    for line in lines {
+        y += 24.0;
+        drawing.text((16.0, y), LARGE, Anchor::Start, colours::INK, line);
+    }
+    y + 22.0
 }
 
 /// What each colour means; returns where it ends.
@@ -110,7 +139,8 @@ impl Panels {
         let longest = runs.iter().map(|run| run.length().as_secs_f64()).fold(0.0, f64::max);
         let peaks: Vec<f64> = series.iter().map(|series| highest(&series.sent)).filter(|peak| *peak > 0.0).collect();
         let peak = highest(&peaks);
-        let by_root = peaks.iter().any(|other| peak > VERY_DIFFERENT * other);
+        let usual = series.iter().map(|series| usual(&series.sent)).filter(|usual| *usual > 0.0);
+        let by_root = peaks.iter().copied().chain(usual).any(|other| peak > VERY_DIFFERENT * other);
         let levels = || series.iter().flat_map(|series| &series.level).copied();
         let capacity = runs.iter().map(|run| run.level_capacity).filter(|most| most.is_finite()).fold(0.0, f64::max);
         let waiting = |series: &Series| series.waiting.iter().map(|by| by.iter().sum()).fold(0.0, f64::max);
@@ -257,6 +287,13 @@ fn grouped(count: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// The median of what is not zero; zero where all is.
+fn usual(values: &[f64]) -> f64 {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
 fn highest(values: &[f64]) -> f64 {

@@ -121,17 +121,27 @@ fn nothing_and_nonsense_are_drawn_sensibly() {
     odd.waiting_by_source.clear();
     let svg = svg_of(&[odd, empty]);
     elements(&svg);
-    assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("Several runs side by side"));
+    assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("headers, empty<"));
 }
 
 #[test]
 fn very_different_rates_are_drawn_by_the_root_and_long_runs_stay_small() {
-    let small = svg_of(&[run("paceline", 240, 20, 0)]);
-    assert!(!small.contains("root scale"));
+    assert!(svg_of(&[run("paceline", 240, 20, 0)]).contains("root scale"), "a burst of 1,200 beside 20 a second");
     let mut paced = run("paceline", 240, 20, 0);
     paced.sends[0] = 20;
+    assert!(!svg_of(&[paced.clone()]).contains("root scale"));
     assert!(svg_of(&[run("hammer", 240, 20, 1_900), paced]).contains("root scale"));
     assert!(svg_of(&[run("slow", 20_000, 2, 0)]).len() < 60_000);
+}
+
+#[test]
+fn a_title_that_is_too_long_for_the_picture_goes_on_below() {
+    let mut long = run("paceline", 10, 20, 0);
+    long.title = "priorities: A batch saturates the limit, and people ask for a fifth of it one by one".into();
+    let svg = svg_of(&[long]);
+    elements(&svg);
+    assert!(!svg.contains(">priorities: A batch saturates the limit, and people ask for a fifth of it one by one</text>"));
+    assert!(svg.contains(">priorities: A batch saturates the limit,"), "{}", &svg[..600]);
 }
 
 #[test]
