@@ -189,8 +189,9 @@ fn outlook_beside(
 pub fn charge_for(value: &ScopeValue, ask: &Ask, index: usize) -> (Milli, bool) {
     let Some(bucket) = value.buckets.get(index) else { return (Milli::ZERO, false) };
     let (cost, guessed) = cost_in(value, ask, bucket);
-    match bucket.capacity() {
-        Some(capacity) if ask.cost_estimated && cost > capacity => (capacity, guessed),
+    // Only a guess is cut.
+    match ask.cost_estimated.then(|| bucket.capacity()).flatten() {
+        Some(capacity) if cost > capacity => (capacity, guessed),
         _ => (cost, guessed),
     }
 }

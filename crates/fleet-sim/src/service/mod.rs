@@ -111,7 +111,7 @@ impl Service {
             settings: Arc::new(Configured::new(config)),
             keyring: Arc::new(Keyring::new(TokenKeys { current: KEY, older: Vec::new() })),
             replicas: Vec::new(),
-            store: SimStore::default(),
+            store: SimStore::new(spec.replicas > 1 || spec.store_loss > 0.0),
             clients,
             waiting: HashMap::new(),
             next_id: 1,

@@ -3,18 +3,16 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use paceline_coordinator::api::Target;
 use paceline_coordinator::scope::{Effects, Input, Reply, ReplyId, Scope};
 use paceline_coordinator::settings::Settings;
 use paceline_coordinator::token::Keyring;
-use paceline_coordinator::{CallKey, Record};
+use paceline_coordinator::CallKey;
 use paceline_core::units::{FleetTime, Span};
 use paceline_core::value::ScopeValue;
-use paceline_store::codec;
 use rand_chacha::ChaCha8Rng;
 
-use super::store::{SimStore, Stored};
+use super::store::{Image, SimStore, Stored};
 
 /// How many inputs make up one batch at most.
 const BATCH: usize = 512;
@@ -135,11 +133,11 @@ impl Replica {
     }
 
     /// What the store does with the request that is on its way.
-    pub(super) fn at_store(&self, store: &mut SimStore, now: FleetTime) -> Stored {
-        match &self.at_store {
+    pub(super) fn at_store(&mut self, store: &mut SimStore, now: FleetTime) -> Stored {
+        match &mut self.at_store {
             _ if now < store.away_until => Stored::Lost,
             Some(AtStore::Read { wants_value, keys }) => store.read(*wants_value, keys, now),
-            Some(AtStore::Commit { fx, .. }) => store.commit(self.version, self.scope.value(), &fx.records, now),
+            Some(AtStore::Commit { fx, .. }) => store.commit(self.version, self.scope.value(), &mut fx.records, now),
             None => Stored::Lost,
         }
     }
@@ -148,12 +146,12 @@ impl Replica {
     pub(super) fn hear(&mut self, answer: Stored, now: FleetTime, told: &mut Told) {
         match (self.at_store.take(), answer) {
             (Some(AtStore::Read { .. }), Stored::Read(value, records)) => {
-                if let Some((version, bytes)) = value {
-                    self.adopt(version, bytes.as_ref(), now);
+                if let Some((version, image)) = value {
+                    self.adopt(version, image.as_ref(), now);
                     self.is_loaded = true;
                 }
-                for (key, bytes) in records {
-                    if let Some(record) = Record::decode(&bytes) {
+                for (key, note) in records {
+                    if let Some(record) = note.read() {
                         self.scope.know_record(key, record);
                     }
                 }
@@ -166,8 +164,8 @@ impl Replica {
                     told.replies.push((id, reply));
                 }
             }
-            (Some(AtStore::Commit { fx, .. }), Stored::Stale(version, bytes)) => {
-                self.adopt(version, bytes.as_ref(), now);
+            (Some(AtStore::Commit { fx, .. }), Stored::Stale(version, image)) => {
+                self.adopt(version, image.as_ref(), now);
                 self.again(*fx, None, now);
             }
             (Some(AtStore::Commit { fx, .. }), Stored::Exists(key)) => {
@@ -201,9 +199,9 @@ impl Replica {
         self.wake_at = Some(fx.wake_at.map_or(again, |at| at.min(again)));
     }
 
-    fn adopt(&mut self, version: u64, bytes: Option<&Bytes>, now: FleetTime) {
-        let decoded = bytes.and_then(|bytes| codec::decode(bytes, now).ok()).map(|decoded| decoded.value);
-        let value = match (decoded, bytes.is_some() || self.version > 0) {
+    fn adopt(&mut self, version: u64, image: Option<&Image>, now: FleetTime) {
+        let read = image.and_then(|image| image.read(now));
+        let value = match (read, image.is_some() || self.version > 0) {
             (Some(value), _) => value,
             (None, true) => ScopeValue::after_loss(now),
             (None, false) => ScopeValue::default(),
