@@ -45,9 +45,9 @@ pub fn compare(outcomes: &mut [Outcome]) {
         outcomes.iter().cloned().enumerate().filter(|(_, outcome)| outcome.strategy == OURS).collect();
     for (index, own) in ours {
         let mut unpaid = Vec::new();
-        let rivals = outcomes.iter_mut().filter(|other| {
-            other.strategy != OURS && other.scenario == own.scenario && other.seed == own.seed
-        });
+        let rivals = outcomes
+            .iter_mut()
+            .filter(|other| other.strategy != OURS && other.scenario == own.scenario && other.seed == own.seed);
         for other in rivals {
             other.lead = lead(&own, other);
             unpaid.extend(other.lead.iter().filter(|lead| lead.paid.is_empty()).map(|lead| lead.sentence(&other.strategy)));

@@ -240,7 +240,9 @@ mod tests {
     fn another_file_is_not_overwritten() {
         let file = path("other");
         std::fs::write(&file, "precious\n").unwrap();
-        let Err(error) = Recording::start(&Record { file: file.clone(), limit: DEFAULT_LIMIT }) else { panic!("it is no recording") };
+        let Err(error) = Recording::start(&Record { file: file.clone(), limit: DEFAULT_LIMIT }) else {
+            panic!("it is no recording")
+        };
         assert!(error.to_string().contains("is no recording; name another file"), "{error}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious\n");
         std::fs::remove_file(&file).unwrap();

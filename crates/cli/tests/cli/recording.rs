@@ -36,7 +36,8 @@ async fn work(service: &str, provider: &str) {
     let limiter = Limiter::builder().addr(format!("http://{service}")).account("prod").build().unwrap();
     for nth in 0..CALLS {
         let tenant = if nth % 3 == 0 { "search" } else { "ads" };
-        let ask = Ask::new("openai").model("gpt-4o").tenant(tenant).cost("tokens", 100 + nth).request_id(format!("secret-{nth}"));
+        let ask =
+            Ask::new("openai").model("gpt-4o").tenant(tenant).cost("tokens", 100 + nth).request_id(format!("secret-{nth}"));
         let provider = provider.to_owned();
         let called = limiter.call(ask, async |_slot| {
             let provider = provider.clone();
@@ -54,10 +55,25 @@ async fn work(service: &str, provider: &str) {
 fn what_a_service_recorded_is_simulated() {
     let folder = Folder::new("recording");
     let file = format!("{}/calls.jsonl", folder.path());
-    let config = |limit: &str| format!("providers: {{openai: {{accounts: {{prod: {{start_level: full, models: {{\"*\": {{limits: {{requests: {limit}, tokens: 100k/min}}}}}}}}}}}}}}\n");
+    let config = |limit: &str| {
+        format!(
+            "providers: {{openai: {{accounts: {{prod: {{start_level: full, models: {{\"*\": {{limits: {{requests: {limit}, tokens: 100k/min}}}}}}}}}}}}}}\n"
+        )
+    };
     let (old, new) = (folder.write("old.yaml", &config("600/min")), folder.write("new.yaml", &config("12/min")));
     let serving = Serving::start(&["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--config", &old, "--record", &file], &[]);
-    let provider = Mock::start(&["--limit", "requests=600/min,tokens=100k/min", "--first", "1", "--status", "429", "--retry-after", "1", "--latency", "20ms"]);
+    let provider = Mock::start(&[
+        "--limit",
+        "requests=600/min,tokens=100k/min",
+        "--first",
+        "1",
+        "--status",
+        "429",
+        "--retry-after",
+        "1",
+        "--latency",
+        "20ms",
+    ]);
     tokio::runtime::Runtime::new().unwrap().block_on(work(&serving.grpc, &provider.http));
     serving.signal("TERM");
     let (status, log) = serving.ended();

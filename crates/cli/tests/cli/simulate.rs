@@ -35,7 +35,8 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     assert_eq!(with("7", "4"), once, "on any number of threads");
     assert_ne!(with("9", "1"), once);
     let rows = lines(&once);
-    let said: Vec<(&str, u64)> = rows.iter().map(|row| (row["strategy"].as_str().unwrap(), row["seed"].as_u64().unwrap())).collect();
+    let said: Vec<(&str, u64)> =
+        rows.iter().map(|row| (row["strategy"].as_str().unwrap(), row["seed"].as_u64().unwrap())).collect();
     assert_eq!(said, [("paceline", 7), ("paceline", 8), ("full-jitter", 7), ("full-jitter", 8)]);
     for row in &rows {
         for key in ["makespan_s", "clairvoyant_s", "rejected_share", "calls_per_job", "wait_p50_s", "wait_p99_s", "jain"] {
@@ -84,7 +85,18 @@ fn plots_are_pictures_and_the_same_again() {
     let file = folder.write("small.yaml", SMALL);
     let draw = |name: &str| {
         let path = format!("{}/{name}", folder.path());
-        let args = ["simulate", "--scenario", &file, "--strategy", "paceline", "--strategy", "header-jitter", "--seeds", "1", "--plot"];
+        let args = [
+            "simulate",
+            "--scenario",
+            &file,
+            "--strategy",
+            "paceline",
+            "--strategy",
+            "header-jitter",
+            "--seeds",
+            "1",
+            "--plot",
+        ];
         let (status, _, errors) = run(&[&args[..], &[&path]].concat());
         assert_eq!((status, errors.as_str()), (Some(0), ""));
         std::fs::read(path).unwrap()
@@ -93,7 +105,15 @@ fn plots_are_pictures_and_the_same_again() {
     assert_eq!(draw("two.svg"), svg);
     let text = String::from_utf8(svg).unwrap();
     assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"), "{}", &text[..200]);
-    for words in ["small: A small fleet", ">sent<", ">rejected or failed<", "requests left", "callers waiting", "time (s)", ">header-jitter<"] {
+    for words in [
+        "small: A small fleet",
+        ">sent<",
+        ">rejected or failed<",
+        "requests left",
+        "callers waiting",
+        "time (s)",
+        ">header-jitter<",
+    ] {
         assert!(text.contains(words), "`{words}` is in the picture");
     }
     let png = draw("one.png");
@@ -109,7 +129,11 @@ fn a_csv_of_past_calls_meets_one_configuration_or_two() {
     let (status, out, errors) = run(&["simulate", "--calls", &calls, "--limit", "requests=1200/min,tokens=90k/min"]);
     assert_eq!((status, errors.as_str()), (Some(0), ""));
     assert!(out.contains("4 calls that came within 1.5 s") && out.contains("nothing was read from: note"), "{out}");
-    let config = |limit: &str| format!("providers: {{openai: {{accounts: {{prod: {{start_level: full, models: {{\"*\": {{limits: {{requests: {limit}}}}}}}}}}}}}}}\n");
+    let config = |limit: &str| {
+        format!(
+            "providers: {{openai: {{accounts: {{prod: {{start_level: full, models: {{\"*\": {{limits: {{requests: {limit}}}}}}}}}}}}}}}\n"
+        )
+    };
     let (new, old) = (folder.write("new.yaml", &config("2/min")), folder.write("old.yaml", &config("1200/min")));
     let both = ["simulate", "--calls", &calls, "--limit", "1200/min", "--config", &new, "--against", &old];
     let (status, out, errors) = run(&both);
@@ -139,12 +163,18 @@ fn what_cannot_be_run_is_told_with_what_to_do() {
         (vec!["--scenario", &bad], vec!["bad.yaml", "line 3", "workers"]),
         (vec!["--calls", &calls], vec!["say what the provider of these calls limits", "--limit requests=1200/min"]),
         (vec!["--calls", "gone.csv", "--limit", "60/min"], vec!["gone.csv cannot be read"]),
-        (vec!["--calls", &no_time, "--limit", "60/min"], vec!["no-time.csv", "no column says when calls came", "model, tokens"]),
+        (
+            vec!["--calls", &no_time, "--limit", "60/min"],
+            vec!["no-time.csv", "no column says when calls came", "model, tokens"],
+        ),
         (vec!["--calls", &bad_cost, "--limit", "60/min"], vec!["bad-cost.csv, line 3, column 2 (tokens): `lots` is no cost"]),
         (vec!["--calls", &calls, "--limit", "tokens=1k/min"], vec!["cost 1200 tokens", "1000 at most", "is its limit right?"]),
         (vec!["--calls", &calls, "--limit", "60/min", "--config", &config], vec!["mine.yaml", "providrs", "providers"]),
         (vec!["--calls", &calls, "--limit", "60/min", "--account", "prod"], vec!["PROVIDER/ACCOUNT", "openai/prod"]),
-        ([&["--scenario", &small, "--plot", &nowhere], &quick[..]].concat(), vec!["the plot", "none/plot.svg cannot be written"]),
+        (
+            [&["--scenario", &small, "--plot", &nowhere], &quick[..]].concat(),
+            vec!["the plot", "none/plot.svg cannot be written"],
+        ),
     ] {
         let (status, _, errors) = run(&[&["simulate"], &args[..]].concat());
         assert_eq!(status, Some(1), "{args:?}: {errors}");

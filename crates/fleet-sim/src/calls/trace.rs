@@ -36,7 +36,9 @@ fn lines(file: &str, text: &str) -> Result<Vec<Line>, CallsError> {
     while let Some((index, line)) = texts.next() {
         if let Ok(Heading { paceline_trace: form }) = serde_json::from_str(line) {
             if form != FORM {
-                return Err(whole(format!("it is a recording of form {form}, and this release reads form {FORM}; use the paceline that wrote it")));
+                return Err(whole(format!(
+                    "it is a recording of form {form}, and this release reads form {FORM}; use the paceline that wrote it"
+                )));
             }
             is_headed = true;
             continue;
@@ -80,7 +82,9 @@ fn choose<'a>(lines: &'a [Line], account: Option<(&str, &str)>) -> Result<Vec<&'
     let (provider, name) = match (account, all.as_slice()) {
         (Some(account), _) => account,
         (None, [(provider, name)]) => (provider.as_str(), name.as_str()),
-        (None, _) => return Err(format!("it holds calls of several accounts; say which are meant with --account: {}", names())),
+        (None, _) => {
+            return Err(format!("it holds calls of several accounts; say which are meant with --account: {}", names()));
+        }
     };
     let chosen: Vec<&Line> = lines.iter().filter(|line| line.provider == provider && line.account == name).collect();
     if chosen.is_empty() {
@@ -161,7 +165,8 @@ mod tests {
         )
     }
 
-    const REFUSED: &str = "\"took_us\":50000,\"outcome\":\"response\",\"status\":429,\"verdict\":\"retry\",\"stated\":{\"tokens\":900}";
+    const REFUSED: &str =
+        "\"took_us\":50000,\"outcome\":\"response\",\"status\":429,\"verdict\":\"retry\",\"stated\":{\"tokens\":900}";
     const DENIED: &str = "\"took_us\":null,\"outcome\":\"denied\",\"reason\":\"deadline\"";
 
     fn read(text: &str) -> Result<PastCalls, String> {
@@ -180,11 +185,7 @@ mod tests {
         let past = read(&text.concat()).unwrap();
         let calls: Vec<(Span, Option<Span>)> = past.calls.iter().map(|call| (call.at, call.duration)).collect();
         let millis = Span::from_millis;
-        assert_eq!(calls, [
-            (millis(0), Some(millis(800))),
-            (millis(2_000), Some(millis(400))),
-            (millis(4_500), None)
-        ]);
+        assert_eq!(calls, [(millis(0), Some(millis(800))), (millis(2_000), Some(millis(400))), (millis(4_500), None)]);
         let cost = |nth: usize| past.calls[nth].cost.iter().find(|(meter, _)| meter == "tokens").map(|(_, units)| *units);
         assert_eq!((cost(0), cost(1), cost(2)), (Some(320), Some(900), None), "as used, else as stated, else one request");
         assert_eq!(past.calls[0].stated, Some(vec![("tokens".to_owned(), 900)]));

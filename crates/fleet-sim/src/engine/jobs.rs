@@ -69,7 +69,13 @@ pub(crate) fn jobs(scenario: &Scenario, seed: u64) -> Vec<Job> {
 fn replayed(scenario: &Scenario, part: usize, past: &PastCall) -> Job {
     let cost = past.cost.iter().fold(Cost::one(), |cost, (meter, units)| cost.with(meter, *units));
     let call = Call { takes: past.duration, ..Call::new(&past.model, cost) };
-    Job { part, weight: weight(scenario, &call), stated: past.stated.clone().unwrap_or_else(|| past.cost.clone()), call, comes: past.at }
+    Job {
+        part,
+        weight: weight(scenario, &call),
+        stated: past.stated.clone().unwrap_or_else(|| past.cost.clone()),
+        call,
+        comes: past.at,
+    }
 }
 
 fn weight(scenario: &Scenario, call: &Call) -> f64 {

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use paceline_coordinator::CallKey;
 use paceline_coordinator::api::Target;
 use paceline_coordinator::scope::{Effects, Input, Reply, ReplyId, Scope};
 use paceline_coordinator::settings::Settings;
 use paceline_coordinator::token::Keyring;
-use paceline_coordinator::CallKey;
 use paceline_core::units::{FleetTime, Span};
 use paceline_core::value::ScopeValue;
 use rand_chacha::ChaCha8Rng;

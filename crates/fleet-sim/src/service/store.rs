@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use paceline_coordinator::{CallKey, Kept, Record};
 use paceline_coordinator::scope::RecordChange;
+use paceline_coordinator::{CallKey, Kept, Record};
 use paceline_core::units::FleetTime;
 use paceline_core::value::ScopeValue;
 use paceline_store::Version;

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use paceline_core::units::Span;
-use paceline_fleet_sim::{Lead, Outcome};
 use paceline_fleet_sim::scenario::Scenario;
+use paceline_fleet_sim::{Lead, Outcome};
 
 /// Writes a table per scenario.
 pub(super) fn write(out: &mut dyn Write, scenarios: &[Scenario], outcomes: &[Outcome]) -> io::Result<()> {

@@ -69,7 +69,8 @@ impl Service {
         let ticks = clock.clone();
         let store = MemoryStore::with_clock(Arc::new(move || FleetTime::from_micros(ticks.load(Ordering::SeqCst))));
         let overrides = Overrides::default().flag(Scalar::Grpc, Some(grpc)).flag(Scalar::Http, Some("127.0.0.1:0"));
-        let options = Options { config: Some(folder.path("paceline.yaml")), overrides, store: Some(Arc::new(store)), record: None };
+        let options =
+            Options { config: Some(folder.path("paceline.yaml")), overrides, store: Some(Arc::new(store)), record: None };
         let server = Server::bind(options).await.expect("the service starts");
         let (grpc, http, reloader) = (server.grpc_addr(), server.http_addr(), server.reloader());
         let (stop, stopping) = oneshot::channel();
