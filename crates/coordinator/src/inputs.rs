@@ -147,16 +147,10 @@ impl ReportInput {
 
 /// A hash of what must be the same when a key is asked for again.
 pub(crate) fn print_of(request: &AcquireRequest) -> [u8; 16] {
-    let mut parts: Vec<Vec<u8>> = vec![
-        request.target.provider.as_bytes().to_vec(),
-        request.target.account.as_bytes().to_vec(),
-        request.target.model.as_bytes().to_vec(),
-    ];
-    for (meter, units) in request.cost.iter() {
-        parts.push(meter.as_bytes().to_vec());
-        parts.push(units.to_be_bytes().to_vec());
-    }
-    digest(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    let target = [&request.target.provider, &request.target.account, &request.target.model];
+    let costs: Vec<(&str, [u8; 8])> = request.cost.iter().map(|(meter, units)| (meter, units.to_be_bytes())).collect();
+    let costs = costs.iter().flat_map(|(meter, units)| [meter.as_bytes(), units.as_slice()]);
+    digest(&target.into_iter().map(|name| name.as_bytes()).chain(costs).collect::<Vec<_>>())
 }
 
 /// The lease in a token, and whether it is authentic (otherwise: signed with a key we do not have).

@@ -270,7 +270,6 @@ pub fn verdict(value: &ScopeValue, binding: &Binding, ask: &Ask, seen: &Outlook,
     let best = seen.opening.at_best;
     let wait = best.since(now);
     let late = best > ask.wait_until;
-    let cause = describe(&Cause { source: seen.opening.source, bucket: seen.bucket.clone() });
     if late && seen.per >= QUOTA_WINDOW && matches!(seen.opening.source, Source::Bucket | Source::ResetHeader) {
         return Some(Denial {
             reason: Reason::QuotaExhausted,
@@ -291,7 +290,8 @@ pub fn verdict(value: &ScopeValue, binding: &Binding, ask: &Ask, seen: &Outlook,
             ),
         });
     }
-    late.then(|| Denial { reason: Reason::Deadline, retry_after: Some(wait), detail: too_late(ask, wait, &cause, now) })
+    let cause = || describe(&Cause { source: seen.opening.source, bucket: seen.bucket.clone() });
+    late.then(|| Denial { reason: Reason::Deadline, retry_after: Some(wait), detail: too_late(ask, wait, &cause(), now) })
 }
 
 /// Why a call that would wait `wait` for `cause` comes too late, in words.

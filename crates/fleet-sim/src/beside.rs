@@ -1,7 +1,8 @@
 //! Ours beside the others: who finishes sooner has to pay for it.
 //!
-//! A strategy may be done before ours when it floods the provider, takes from another consumer of the same limits, or gives calls
-//! up. Whoever is done sooner and pays nothing shows that we leave time on the table, and that is a miss like any other.
+//! A strategy may be done before ours when it floods the provider, takes from another consumer of the same limits, or was told limits
+//! that ours has to find. Whoever is done sooner and pays nothing shows that we leave time on the table, and that is a miss like any
+//! other. Who gives calls up is never done.
 
 use crate::run::Outcome;
 use crate::strategies::OURS;
@@ -12,7 +13,7 @@ const LEAD: f64 = 0.01;
 const FLOOD: f64 = 0.10;
 /// From this much more than ours takes from the other consumer on, the lead is that one's time.
 const TAKEN: f64 = 0.01;
-/// From this share of calls given up on, nobody can say that it finished.
+/// From this share of calls given up on, more than ours, nobody can say that it finished.
 const GIVEN_UP: f64 = 0.01;
 
 /// What rounding may add.
@@ -60,7 +61,8 @@ pub fn compare(outcomes: &mut [Outcome]) {
 
 fn lead(ours: &Outcome, other: &Outcome) -> Option<Lead> {
     let share = 1.0 - other.makespan.as_secs_f64() / ours.makespan.as_secs_f64();
-    if share.is_nan() || share <= LEAD + TINY {
+    let finished = other.given_up_share() <= ours.given_up_share() + GIVEN_UP;
+    if !finished || share.is_nan() || share <= LEAD + TINY {
         return None;
     }
     let mut paid = Vec::new();
@@ -70,8 +72,8 @@ fn lead(ours: &Outcome, other: &Outcome) -> Option<Lead> {
     if other.taken_from_other > ours.taken_from_other + TAKEN {
         paid.push(format!("{:.0} % of what the other consumer wanted is taken", other.taken_from_other * 100.0));
     }
-    if other.given_up_share() > ours.given_up_share() + GIVEN_UP {
-        paid.push(format!("{:.0} % of the calls are given up", other.given_up_share() * 100.0));
+    if other.was_told_more {
+        paid.push("it was told the limits, which ours has to find".to_owned());
     }
     Some(Lead { share, paid })
 }
@@ -112,18 +114,20 @@ mod tests {
     }
 
     #[test]
-    fn who_floods_takes_or_gives_up_pays() {
+    fn who_floods_takes_or_knows_more_pays_and_who_gives_up_is_not_done() {
         let ours = outcome(OURS, 1, 100);
         let flood = Outcome { rejected: 101, ..outcome("header", 1, 90) };
         let takes = Outcome { taken_from_other: 0.2, ..outcome("spacing", 1, 90) };
         let gives_up = Outcome { finished: 900, given_up: 100, ..outcome("google-genai", 1, 90) };
-        let just_not = Outcome { rejected: 100, taken_from_other: 0.01, ..outcome("fixed-split", 1, 90) };
-        let mut runs = [ours, flood, takes, gives_up, just_not];
+        let knows = Outcome { was_told_more: true, ..outcome("fixed-split", 1, 90) };
+        let just_not = Outcome { rejected: 100, taken_from_other: 0.01, ..outcome("exponential", 1, 90) };
+        let mut runs = [ours, flood, takes, gives_up, knows, just_not];
         compare(&mut runs);
         let said = |index: usize| runs[index].lead.as_ref().unwrap().sentence(&runs[index].strategy);
         assert_eq!(said(1), "header finishes 10.0 % sooner: 10 % of its calls are rejected");
         assert_eq!(said(2), "spacing finishes 10.0 % sooner: 20 % of what the other consumer wanted is taken");
-        assert_eq!(said(3), "google-genai finishes 10.0 % sooner: 10 % of the calls are given up");
-        assert_eq!(runs[0].missed, [said(4)]);
+        assert!(runs[3].lead.is_none());
+        assert_eq!(said(4), "fixed-split finishes 10.0 % sooner: it was told the limits, which ours has to find");
+        assert_eq!(runs[0].missed, [said(5)]);
     }
 }

@@ -52,6 +52,8 @@ pub struct Outcome {
     pub delays: [Span; SOURCES],
     /// What the scenario expects and the run missed, in words; of ours also who finished sooner for nothing.
     pub missed: Vec<String>,
+    /// Of the others: whether it goes by limits that nobody told ours.
+    pub was_told_more: bool,
     /// Of the others: that it was done well before ours, once [`crate::compare`] has looked.
     pub lead: Option<Lead>,
 }
@@ -137,6 +139,7 @@ impl Outcome {
             taken_from_other,
             delays: tally.delays,
             missed: Vec::new(),
+            was_told_more: crate::strategies::knows_limits(strategy) && !scenario.service.knows_limits,
             lead: None,
         };
         outcome.missed = scenario.expect.missed_by(&outcome);

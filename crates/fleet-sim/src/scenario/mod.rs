@@ -99,6 +99,8 @@ pub struct ServiceSpec {
     pub store: Span,
     /// How many of the store's answers get lost.
     pub store_loss: f64,
+    /// Whether it is told limits at all.
+    pub knows_limits: bool,
 }
 
 /// Something that happens in the fleet.

@@ -300,6 +300,7 @@ impl Service {
             network: self.network.map_or(NETWORK, |length| length.0),
             store: self.store.map_or(Span::ZERO, |length| length.0),
             store_loss: self.store_loss.map_or(0.0, |share| share.0),
+            knows_limits: !matches!(self.limits, Known::Unknown),
         }
     }
 

@@ -93,6 +93,11 @@ pub fn strategies() -> Vec<(&'static str, &'static str)> {
     std::iter::once(ours).chain(ALL.iter().map(|(name, about, _)| (*name, *about))).collect()
 }
 
+/// Whether a strategy goes by the provider's limits, whoever told it.
+pub(crate) fn knows_limits(name: &str) -> bool {
+    name == "fixed-split"
+}
+
 /// Checks a strategy's name.
 ///
 /// # Errors

@@ -42,9 +42,9 @@ pub(super) fn scripted_retry_after(wait: Span) -> Headers {
 fn openai(reading: &Reading) -> Headers {
     let meter = reading.meter.replace('_', "-");
     vec![
-        header(&format!("x-ratelimit-limit-{meter}"), reading.limit),
-        header(&format!("x-ratelimit-remaining-{meter}"), reading.remaining),
-        header(&format!("x-ratelimit-reset-{meter}"), go_duration(reading.reset_in)),
+        header(format!("x-ratelimit-limit-{meter}"), reading.limit),
+        header(format!("x-ratelimit-remaining-{meter}"), reading.remaining),
+        header(format!("x-ratelimit-reset-{meter}"), go_duration(reading.reset_in)),
     ]
 }
 
@@ -56,9 +56,9 @@ fn generic(now: FleetTime, readings: &[Reading]) -> Headers {
     for reading in tightest {
         let suffix = if named { format!("-{}", reading.meter.replace('_', "-")) } else { String::new() };
         let reset_at = ceil_secs((now + reading.reset_in) - FleetTime::ZERO);
-        headers.push(header(&format!("x-ratelimit-limit{suffix}"), reading.limit));
-        headers.push(header(&format!("x-ratelimit-remaining{suffix}"), reading.remaining));
-        headers.push(header(&format!("x-ratelimit-reset{suffix}"), reset_at));
+        headers.push(header(format!("x-ratelimit-limit{suffix}"), reading.limit));
+        headers.push(header(format!("x-ratelimit-remaining{suffix}"), reading.remaining));
+        headers.push(header(format!("x-ratelimit-reset{suffix}"), reset_at));
     }
     headers
 }
@@ -131,8 +131,8 @@ fn tighter<'a>(a: &'a Reading, b: &'a Reading) -> &'a Reading {
     if left(b, a) < left(a, b) { b } else { a }
 }
 
-fn header(name: &str, value: impl ToString) -> (String, String) {
-    (name.to_owned(), value.to_string())
+fn header(name: impl Into<String>, value: impl ToString) -> (String, String) {
+    (name.into(), value.to_string())
 }
 
 /// `0s`, `106ms`, `1.5s`, `6m0s`, `1h2m3.5s`: as Go prints a duration, rounded up to milliseconds.
