@@ -1,4 +1,4 @@
-//! HM08, AT02, AT03: several replicas over one store, decided by compare-and-swap. (Redis as the store, and replicas that
+//! HM08, AT02, AT03, PR04: several replicas over one store, decided by compare-and-swap. (Redis as the store, and replicas that
 //! die between two steps, come with it. There is nothing between charging one bucket and the next: a scope is one value.)
 
 use paceline_coordinator::api::{AcquireRequest, Answer};
@@ -85,4 +85,22 @@ fn at03_one_slot_is_one_slot() {
         // Tickets that nobody comes back with are forgotten.
         world.pass(secs(180));
     }
+}
+
+/// PR04: three replicas that are asked a thousand times a second together, 2,000 a minute: whatever a turn decides about is committed
+/// as one, and no replica has a share of its own, so nothing goes beyond the limit.
+#[test]
+fn pr04_replicas_under_load_do_not_overshoot() {
+    let mut world = World::new(limits("limits: {requests: 2000/min}"), 4);
+    let began = world.now;
+    for n in 0..5_000_usize {
+        world.refuse = u32::from(n % 11 == 0);
+        let request = AcquireRequest { max_wait: Some(Span::ZERO), hold: Span::ZERO, ..ask(&n.to_string()) };
+        world.ask_at(n % 3, request).unwrap();
+        world.pass(Span::from_millis(1));
+    }
+    let granted = world.answers.iter().filter(|answered| matches!(answered.reply.answer(), Answer::Granted(_))).count();
+    // A full bucket and what refills in five seconds.
+    let most = 2_000 + usize::try_from((world.now - began).as_micros() * 2_000 / 60_000_000).unwrap();
+    assert!((most - 5..=most).contains(&granted), "{granted} of {most}");
 }

@@ -15,6 +15,7 @@ mod fleets;
 mod lanes;
 mod laws;
 mod laws_answers;
+mod laws_lanes;
 mod laws_merge;
 mod laws_waiting;
 mod scenarios;

@@ -6,10 +6,12 @@ use paceline_core::amounts::Amounts;
 use paceline_core::plan::{BucketPlan, GroupPlan};
 use paceline_core::queue::AskId;
 use paceline_core::signal::Signal;
+use paceline_core::units::Span;
 use paceline_core::usage::CallKind;
 
 use crate::support::plans::{group, per_minute};
-use crate::support::world::World;
+use crate::support::provider::Meter;
+use crate::support::world::{START, World, at};
 
 fn plan() -> Arc<GroupPlan> {
     group(vec![per_minute("requests", 100_000), per_minute("tokens", 1_000_000)])
@@ -108,8 +110,43 @@ fn te03_what_was_reserved_comes_back_with_each_report() {
     for _ in 0..5 {
         let ids: Vec<AskId> = (0..50).map(|_| charged(&mut world, &plan, "", &[("tokens", 4_096)]).0).collect();
         assert!(world.level("tokens") >= 0.0);
-        world.run_for(paceline_core::units::Span::from_secs(20));
+        world.run_for(Span::from_secs(20));
         ids.into_iter().for_each(|id| used(&mut world, id, &[("tokens", 100)]));
     }
     assert_eq!(world.level("tokens"), 400_000.0);
+}
+
+/// TE03 under a lasting load: fifty workers want to have 205,000 tokens reserved at a provider whose bucket holds 100,000, takes them
+/// all on arrival and gives back what a call did not use when it ends, 20 s later. Nothing is refused, and what comes back is used at
+/// once.
+#[test]
+fn te03_a_provider_that_reserves_refuses_nothing() {
+    const RESERVED: u64 = 4_096;
+    const USED: u64 = 100;
+    let plan = group(vec![per_minute("tokens", 100_000)]);
+    let (mut world, mut provider) = (World::new(5), Meter::full("tokens", 100_000, Span::from_secs(60), START));
+    let (mut running, mut seen, mut ended, mut sent) = (Vec::new(), 0, 0_u64, Vec::new());
+    while world.now < at(300.0) {
+        for _ in world.queue.len() + sent.len() + running.len()..50 {
+            let mut ask = world.ask(&plan);
+            ask.cost.set("tokens", RESERVED);
+            world.push(ask);
+        }
+        world.run_for(Span::from_millis(20));
+        sent.extend(world.granted[seen..].iter().map(|granted| (granted.slot.send_at, granted.ask.id)));
+        seen = world.granted.len();
+        let now = world.now;
+        for (_, id) in sent.extract_if(.., |(send_at, _)| *send_at <= now) {
+            assert!(provider.fits_at(now, RESERVED) <= now, "refused {}", now - START);
+            provider.take(now, RESERVED);
+            running.push((now + Span::from_secs(20), id));
+        }
+        for (_, id) in running.extract_if(.., |(ends, _)| *ends <= now) {
+            provider.give(now, RESERVED - USED);
+            used(&mut world, id, &[("tokens", USED)]);
+            ended += 1;
+        }
+    }
+    // Each 20 s what the bucket holds, plus what refills meanwhile, is out: some 32 calls of 4,096; 667 of them end within five minutes.
+    assert!(ended >= 650, "{ended} calls in five minutes");
 }

@@ -90,6 +90,7 @@ fn fa03_a_small_urgent_call_passes_a_large_one() {
     assert!(sent(urgent) <= at(3.0), "the urgent one at {}", sent(urgent) - START);
     assert!(sent(large) <= at(60.0), "the large one at {}", sent(large) - START);
     assert!(sent(large) >= at(56.0), "and never sooner than its units are there: {}", sent(large) - START);
+    assert!(world.level("tokens") >= 0.0, "the total stays within the limit");
 }
 
 /// FA04: high priority asks for 150 % of the limit without end, low for 10 %: low gets its guarantee. Then both ask for all of
