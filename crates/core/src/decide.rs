@@ -17,7 +17,7 @@ use crate::exhausted;
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::jitter::uniform;
-use crate::lanes::Line;
+use crate::lanes::{self, Line};
 use crate::lease::Charge;
 use crate::opening::Opening;
 use crate::plan::{CONCURRENCY, Class};
@@ -421,12 +421,7 @@ fn step_head<R: Rng + ?Sized>(
     let ahead = firm_ahead(value, &binding, ask, now);
     if seen.opening.at <= now + ahead && seen.ends_at <= now {
         let base = seen.opening.at.max(now);
-        if seen.opening.at > now
-            && let Some(state) = seen.binding_bucket.and_then(|index| value.buckets.get_mut(index))
-        {
-            // It waits, if only within its horizon: classes that are always served so would not be seen competing.
-            state.classes.wait(ask.class, now);
-        }
+        lanes::waits_briefly(value, seen.binding_bucket, ask.class, &seen.opening, now);
         let send = base + jitter(value, &binding, ask, &seen, base, round.alone, rng);
         grant(value, queue, ask, &binding, &seen, send, Some(base), pass, now);
         return Stepped::Gone(true);

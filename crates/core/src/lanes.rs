@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::decide::{bind, charge_for};
 use crate::fair::{MOST_LANE_TURNS, Service, Turn, lane_hash};
 use crate::lease::Serial;
+use crate::opening::Opening;
 use crate::plan::{Class, ClassPolicy, Owner};
 use crate::queue::{Ask, LaneKey, Queue, Waiting};
 use crate::signal::Source;
@@ -274,6 +275,14 @@ impl Crew {
             }
         }
         Some(place)
+    }
+}
+
+/// A call is granted that waits, if only within its horizon: a class that is always served so would not be seen competing for the
+/// bucket, however much of it it takes.
+pub(crate) fn waits_briefly(value: &mut ScopeValue, bucket: Option<usize>, class: Class, opening: &Opening, now: FleetTime) {
+    if let Some(state) = bucket.filter(|_| opening.at > now).and_then(|index| value.buckets.get_mut(index)) {
+        state.classes.wait(class, now);
     }
 }
 

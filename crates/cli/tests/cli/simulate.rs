@@ -157,7 +157,7 @@ fn what_cannot_be_run_is_told_with_what_to_do() {
     let nowhere = format!("{}/none/plot.svg", folder.path());
     let quick = ["--strategy", "paceline", "--seeds", "1"];
     for (args, words) in [
-        (vec!["--scenario", "windw"], vec!["no scenario `windw`", "did you mean `window`?", "--list"]),
+        (vec!["--scenario", "windowx"], vec!["no scenario `windowx`", "did you mean `window`?", "--list"]),
         (vec!["--scenario", "./gone.yaml"], vec!["./gone.yaml", "cannot be read"]),
         (vec!["--scenario", &small, "--strategy", "jitter"], vec!["no strategy `jitter`", "--list"]),
         (vec!["--scenario", &bad], vec!["bad.yaml", "line 3", "workers"]),
