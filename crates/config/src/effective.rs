@@ -174,6 +174,7 @@ fn settings(settings: &Settings) -> Value {
         ("mode", settings.mode.map(|written| modes(written.value))),
         ("paid_attempts", by_class(&settings.classes.paid_attempts, |tries| json!(tries))),
         ("retries", retries(&settings.retries)),
+        ("share", settings.own_share.map(|share| json!(share.value.to_string()))),
         ("start_level", settings.start_level.map(|level| json!(start(level.value)))),
         ("tier", settings.tier.as_ref().map(|tier| json!(tier.value))),
         ("use", settings.use_share.map(|share| json!(share.value.to_string()))),

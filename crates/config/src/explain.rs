@@ -120,13 +120,15 @@ impl Explanation {
             json!({
                 "bucket": origin.bucket,
                 "meter": &*plan.meter,
-                "limit": plan.limit,
+                "limit": plan.limit.map(|limit| plan.ours.most_of_units(limit)),
+                "use": Share::of_portion(plan.ours.most).to_string(),
+                "share": Share::of_portion(plan.ours.least).to_string(),
                 "per_ms": plan.per.map(|per| per.as_millis_ceil()),
                 "refill": plan.refill.map(refill_name),
                 "calendar": plan.calendar.as_ref().map(|calendar| calendar.unit.name()),
                 "zone": plan.calendar.as_ref().map(|calendar| &**calendar.zone.name()),
-                "capacity": plan.capacity,
-                "burst": plan.burst,
+                "capacity": plan.capacity.map(|capacity| plan.ours.most_of_units(capacity)),
+                "burst": plan.burst.map(|burst| plan.ours.most_of_units(burst)),
                 "start_level": start_name(plan.start),
                 "learn_above": plan.learn_above,
                 "from": origin.origin.describe(&self.file),
@@ -174,10 +176,18 @@ impl Explanation {
             (None, None, Some(Refill::Held)) => "-".to_owned(),
             (None, None, _) => "?".to_owned(),
         };
-        let limit = amount(plan.limit, "?");
+        let ours = plan.ours;
+        let limit = amount(plan.limit.map(|limit| ours.most_of_units(limit)), "?");
         let mut more = vec![start_name(plan.start).to_owned()];
-        more.extend(plan.capacity.map(|capacity| format!("capacity {capacity}")));
-        more.extend(plan.burst.map(|burst| format!("burst {burst}")));
+        more.extend(ours.is_shared().then(|| match plan.limit {
+            Some(limit) => format!("use {} of {limit}", Share::of_portion(ours.most)),
+            None => format!("use {}", Share::of_portion(ours.most)),
+        }));
+        more.extend(
+            Some(Share::of_portion(ours.least)).filter(|least| *least > Share::NONE).map(|least| format!("share {least}")),
+        );
+        more.extend(plan.capacity.map(|capacity| format!("capacity {}", ours.most_of_units(capacity))));
+        more.extend(plan.burst.map(|burst| format!("burst {}", ours.most_of_units(burst))));
         more.extend(plan.learn_above.then(|| "headers may raise it".to_owned()));
         let refill = plan.refill.map_or("?", refill_name).to_owned();
         [origin.bucket.clone(), limit, per, refill, more.join(", "), "<-".to_owned(), origin.origin.describe(&self.file)]

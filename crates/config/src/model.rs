@@ -142,6 +142,7 @@ pub(crate) struct Shared {
 pub(crate) struct Settings {
     pub(crate) tier: Option<Written<String>>,
     pub(crate) use_share: Option<Written<Share>>,
+    pub(crate) own_share: Option<Written<Share>>,
     pub(crate) learn_above: Option<Written<bool>>,
     pub(crate) start_level: Option<Written<StartLevel>>,
     pub(crate) mode: Option<Written<Modes>>,

@@ -38,7 +38,9 @@ fn render(explanation: &Explanation, expected: &str) -> String {
 }
 
 fn row(bucket: &BucketPlan) -> String {
-    let or = |amount: Option<u64>, otherwise: &str| amount.map_or(otherwise.to_owned(), |units| units.to_string());
+    let or = |amount: Option<u64>, otherwise: &str| {
+        amount.map_or(otherwise.to_owned(), |units| bucket.ours.most_of_units(units).to_string())
+    };
     let per = match (&bucket.calendar, bucket.per, bucket.refill) {
         (Some(calendar), ..) => format!("{} in {}", calendar.unit.name(), calendar.zone.name()),
         (None, Some(per), _) => per.to_string(),

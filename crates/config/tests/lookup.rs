@@ -186,10 +186,10 @@ fn an_explanation_names_the_line_that_won() {
   account  \"prod\" of openai
   group    \"gpt-4o-20*\"  <- paceline.yaml:11:11 (account)
   bucket            limit  per         refill
-  requests          250    1 min       continuous  cautious             <-  paceline.yaml:13:26 (account)
-  requests_day      4500   day in UTC  window      cautious, burst 500  <-  paceline.yaml:13:35 (account)
-  tokens            15000  1 min       continuous  cautious             <-  catalogue openai, tier 1, gpt-4o*
-  account/requests  5000   1 min       continuous  cautious             <-  paceline.yaml:9:28 (account)
+  requests          250    1 min       continuous  cautious, use 50% of 500                          <-  paceline.yaml:13:26 (account)
+  requests_day      4500   day in UTC  window      cautious, use 50% of 9000, burst 500              <-  paceline.yaml:13:35 (account)
+  tokens            15000  1 min       continuous  cautious, use 50% of 30000, headers may raise it  <-  catalogue openai, tier 1, gpt-4o*
+  account/requests  5000   1 min       continuous  cautious, use 50% of 10000                        <-  paceline.yaml:9:28 (account)
   interactive max_wait 15 s, honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 3, paid_attempts 2, max_share 50%
   normal      max_wait 2 min, honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 5, paid_attempts 2, guarantee 20%
   batch       max_wait 10 min <- paceline.yaml:14:31 (group), honor_cap 1 min <- paceline.yaml:4:16 (provider), attempts 8, paid_attempts 2, guarantee 5%
@@ -250,17 +250,23 @@ fn the_nearest_level_says_how_many_retries_are_allowed() {
     assert_ne!(config.hash(), parse("providers: {openai: {}}").hash());
 }
 
+/// The nearest `share` and `use` win each by itself; more than we may take is not ours.
 #[test]
-fn what_cannot_be_kept_is_noted() {
-    let config = parse("providers: {openai: {use: 50%, learn_above: true, models: {a: {limits: {requests: 10/min}}}}}");
-    let notes = config.explain(&support::catalogue(), "openai", "x", "a").unwrap().notes;
-    assert_eq!(
-        notes,
-        [
-            "`learn_above: true` has no effect on requests: headers speak of the whole limit, and `use: 50%` takes a part",
-            "`use: 50%` has no effect on tokens while its limit is unknown: write the limit, or a tier",
-        ]
+fn our_part_of_a_limit_is_resolved() {
+    let config = parse(
+        "providers: {openai: {share: 60%, accounts: {half: {use: 50%}, all: {}}, models: {a: {share: 20%, limits: {requests: \
+         10/min}}}}}",
     );
+    let of = |account: &str, model: &str| {
+        let found = config.explain(&support::catalogue(), "openai", account, model).unwrap();
+        let ours = found.plan.buckets[0].ours;
+        (ours.least.as_millionths() / 10_000, ours.most.as_millionths() / 10_000, found.notes.first().cloned())
+    };
+    assert_eq!(of("all", "a"), (20, 100, None));
+    assert_eq!(of("half", "a"), (20, 50, None));
+    let note = "`share: 60%` of requests is more than `use: 50%` lets us take: 50% it is".to_owned();
+    assert_eq!(of("half", "b"), (60, 50, Some(note)));
+    assert_eq!(parse(&config.effective_yaml()).hash(), config.hash());
 }
 
 #[test]
@@ -272,8 +278,6 @@ fn warnings_are_about_accounts_and_groups() {
     assert_eq!(
         config.warnings(&support::catalogue()),
         [
-            "openai/half: `use: 50%` has no effect on requests while its limit is unknown: write the limit, or a tier",
-            "openai/half: `use: 50%` has no effect on tokens while its limit is unknown: write the limit, or a tier",
             "providers.openai.accounts.fine.shared.lonely: no group uses it",
             "providers.openai.accounts.half.models.\"*\": all models share one set of buckets here; write `each: true`, or put the \
              settings beside `models`",

@@ -52,10 +52,16 @@ impl Settings for Configured {
         self.config.tenant(tenant)
     }
 
+    fn organisation(&self, provider: &str, answer: &AnswerParts<'_>) -> Option<String> {
+        let entry = catalogue().get_or_generic(self.config.catalogue_name(provider));
+        entry.identity_headers().next()?;
+        let headers = headers(answer);
+        paceline_signals::identity(entry, &Answer { headers: &headers, ..Answer::default() }).map(str::to_owned)
+    }
+
     fn read(&self, provider: &str, answer: &AnswerParts<'_>) -> Signal {
         let entry = catalogue().get_or_generic(self.config.catalogue_name(provider));
-        let headers: Vec<(&str, &[u8])> =
-            answer.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let headers = headers(answer);
         let answer = Answer {
             status: u16::try_from(answer.status).unwrap_or(0),
             grpc_status: answer.grpc_status,
@@ -66,6 +72,10 @@ impl Settings for Configured {
         };
         paceline_signals::read(entry, &answer)
     }
+}
+
+fn headers<'a>(answer: &AnswerParts<'a>) -> Vec<(&'a str, &'a [u8])> {
+    answer.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
 fn unresolved(error: ResolveError) -> CallError {

@@ -8,7 +8,7 @@ use paceline_core::denial::Reason;
 use paceline_core::mode::Mode;
 use paceline_core::units::{FleetTime, Span};
 use paceline_store::{ScopeKey, Store};
-use paceline_telemetry::{AcquireOutcome, InMode, Load, Telemetry};
+use paceline_telemetry::{AcquireOutcome, InBucket, InMode, Load, Telemetry};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -93,6 +93,8 @@ impl<S: Store> Coordinator<S> {
         options.telemetry.observe_load(move || weak.upgrade().map(|inner| inner.load()).unwrap_or_default());
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_modes(move || weak.upgrade().map(|inner| inner.modes()).unwrap_or_default());
+        let weak = Arc::downgrade(&inner);
+        options.telemetry.observe_buckets(move || weak.upgrade().map(|inner| inner.buckets()).unwrap_or_default());
         Ok(Self(inner))
     }
 
@@ -325,9 +327,15 @@ impl<S: Store> Inner<S> {
         let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner).clone();
         let in_mode = |handle: &Handle| {
             let modes = settings.modes(&handle.target()).ok()?;
-            Some(InMode { provider: handle.provider.clone(), account: handle.account.clone(), modes })
+            let organisations = handle.gauges.organisations();
+            Some(InMode { provider: handle.provider.clone(), account: handle.account.clone(), modes, organisations })
         };
         self.handles().iter().filter_map(in_mode).collect()
+    }
+
+    fn buckets(&self) -> Vec<InBucket> {
+        let now = self.store.now();
+        self.handles().iter().flat_map(|handle| handle.gauges.buckets.read(&handle.provider, &handle.account, now)).collect()
     }
 
     fn load(&self) -> Vec<Load> {

@@ -7,11 +7,17 @@ use paceline_core::plan::Class;
 use paceline_core::units::{FleetTime, Span};
 use paceline_telemetry::Load;
 
+use crate::bucket_gauges::BucketGauges;
 use crate::scope::Scope;
 
 /// The figures of one scope, by class. Plain atomics: each is right by itself, and a scrape needs no more.
 #[derive(Debug, Default)]
-pub(crate) struct Gauges([ClassGauges; 3]);
+pub(crate) struct Gauges {
+    classes: [ClassGauges; 3],
+    /// How many organisations the answers of the account have named.
+    organisations: AtomicU64,
+    pub(crate) buckets: BucketGauges,
+}
 
 #[derive(Debug, Default)]
 struct ClassGauges {
@@ -34,16 +40,23 @@ impl Gauges {
                 };
             }
         }
+        self.organisations.store(scope.organisations(now), Ordering::Relaxed);
         let flights = scope.in_flight_by_class(now);
-        for (gauge, ((queued, oldest), flights)) in self.0.iter().zip(queued.into_iter().zip(oldest).zip(flights)) {
+        self.buckets.write(scope, now);
+        for (gauge, ((queued, oldest), flights)) in self.classes.iter().zip(queued.into_iter().zip(oldest).zip(flights)) {
             gauge.queued.store(queued, Ordering::Relaxed);
             gauge.oldest_since.store(oldest.map_or(0, FleetTime::as_micros), Ordering::Relaxed);
             gauge.in_flight.store(flights, Ordering::Relaxed);
         }
     }
 
+    /// How many organisations the answers of the account name.
+    pub(crate) fn organisations(&self) -> u64 {
+        self.organisations.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn read(&self, provider: &Arc<str>, account: &Arc<str>, now: FleetTime) -> impl Iterator<Item = Load> {
-        self.0.iter().zip(Class::ALL).filter_map(move |(gauge, class)| {
+        self.classes.iter().zip(Class::ALL).filter_map(move |(gauge, class)| {
             let oldest_since = gauge.oldest_since.load(Ordering::Relaxed);
             let load = Load {
                 provider: provider.clone(),

@@ -88,7 +88,7 @@ pub fn report_input(
     };
     let has_answer = request.outcome == Outcome::Response
         && (request.status > 0 || request.grpc_status.is_some() || !request.headers.is_empty() || !request.body.is_empty());
-    let signal = lease.as_ref().filter(|_| has_answer).map(|lease| {
+    let read = lease.as_ref().filter(|_| has_answer).map(|lease| {
         let answer = AnswerParts {
             status: request.status,
             grpc_status: request.grpc_status,
@@ -101,10 +101,14 @@ pub fn report_input(
             Served::At(target) => &target.provider,
             Served::AsSent | Served::Unknown => &lease.provider,
         };
-        settings.read(answered_by, &answer)
+        // Who answered in the place of another says nothing of the account that was asked.
+        let is_own = matches!(served, Served::AsSent);
+        let organisation = is_own.then(|| settings.organisation(answered_by, &answer)).flatten();
+        (settings.read(answered_by, &answer), organisation)
     });
+    let (signal, organisation) = read.map_or((None, None), |(signal, organisation)| (Some(signal), organisation));
     let key = lease.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));
-    Ok(ReportInput { request, lease, is_authentic, key, signal, served, candidates })
+    Ok(ReportInput { request, lease, is_authentic, key, signal, organisation, served, candidates })
 }
 
 /// What gives back the reservation of a lease; `None`: a lease we do not know (any more), so there is nothing to give back.

@@ -6,6 +6,7 @@
 mod actor;
 mod anywhere;
 pub mod api;
+mod bucket_gauges;
 mod configured;
 mod fallback;
 mod family;

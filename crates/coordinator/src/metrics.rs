@@ -86,6 +86,12 @@ impl Recorder {
                     self.telemetry.units(&labels, &of.meter, UnitsKind::Overrun, of.overrun);
                 }
             }
+            Event::AccountMixed { organisations } => tracing::warn!(
+                provider = self.target.provider,
+                account = self.target.account,
+                organisations = organisations.join(", "),
+                "answers of this account name several organisations: one name stands for several quotas"
+            ),
             Event::Watched { model, wait, denied } => {
                 let labels = self.labels_of(&model);
                 self.telemetry.watched(&labels, wait);

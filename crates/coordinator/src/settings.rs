@@ -37,6 +37,9 @@ pub trait Settings: Send + Sync + 'static {
         TenantPolicy::default()
     }
 
+    /// The organisation whose quota an answer was about, if it names one.
+    fn organisation(&self, provider: &str, answer: &AnswerParts<'_>) -> Option<String>;
+
     /// Reads a provider's answer.
     fn read(&self, provider: &str, answer: &AnswerParts<'_>) -> Signal;
 }

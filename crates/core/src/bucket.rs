@@ -1,5 +1,6 @@
 //! One bucket: what we believe the provider's bucket holds, and when it lets a call through.
 
+use crate::backing::Backing;
 use crate::ceiling::Ceiling;
 use crate::drain::Drain;
 use crate::fair::ClassTurns;
@@ -39,6 +40,8 @@ pub struct Learned {
     pub named_end: Option<NamedEnd>,
     /// An earlier `remaining` and its time until full: the difference to a later one tells the refill, whatever it holds.
     pub anchor: Option<(u64, Span)>,
+    /// What speaks for `limit`.
+    pub backing: Backing,
 }
 
 /// No bursts for a while: the provider refused a call although its bucket had room for it, so it counts over a shorter time
@@ -62,6 +65,8 @@ pub struct Observation {
     pub remaining: Milli,
     /// When the answer came.
     pub at: FleetTime,
+    /// How many in a row have found the level about right.
+    pub reports: u32,
 }
 
 /// The state of one bucket.
@@ -102,6 +107,8 @@ pub struct BucketState {
     pub calm: Calm,
     /// What may go back to back, as far as calls have proven it; zero until the bucket has started.
     pub proven: Milli,
+    /// What speaks for `proven`: calls that went through while little of it was left.
+    pub proof: Backing,
     /// What was granted shortly before.
     pub trail: Trail,
     /// What others take.
@@ -159,6 +166,7 @@ impl BucketState {
             started: false,
             calm: Calm::default(),
             proven: Milli::ZERO,
+            proof: Backing::default(),
             trail: Trail::default(),
             drain: Drain::default(),
             ceiling: Ceiling::default(),
@@ -168,7 +176,8 @@ impl BucketState {
         }
     }
 
-    /// The limit in force: the lower of configured and learned, or the learned one where headers may raise it.
+    /// The limit in force as the provider counts it: the lower of configured and learned, or the learned one where headers may
+    /// raise it. How much of it is ours: [`BucketState::our_limit`].
     pub fn effective(&self) -> EffectiveLimit {
         let guessed = Some(self.ceiling.allowed.as_units_floor().max(1)).filter(|_| self.ceiling.allowed > Milli::ZERO);
         let limit = match (self.plan.limit, self.learned.limit) {
@@ -186,7 +195,12 @@ impl BucketState {
 
     /// The rate in force: the refill that is ours. `None` while nothing is known, and for buckets without refill.
     pub fn rate(&self) -> Option<Rate> {
-        self.gross_rate().map(|gross| self.less_drain(gross))
+        self.gross_rate().map(|gross| self.our_part(gross))
+    }
+
+    /// The part of the limit in force that we take at most, whatever others take; `None`: unknown.
+    pub fn our_limit(&self) -> Option<u64> {
+        self.effective().limit.map(|limit| self.plan.ours.most_of_units(limit))
     }
 
     /// The refill as a whole, what others take included.
@@ -216,7 +230,7 @@ impl BucketState {
     /// The largest cost that ever fits; `None`: unknown.
     pub fn capacity(&self) -> Option<Milli> {
         match self.effective() {
-            EffectiveLimit { refill: Refill::Held, limit, .. } => limit.map(Milli::from_units),
+            EffectiveLimit { refill: Refill::Held, .. } => self.our_limit().map(Milli::from_units),
             _ => self.rate().map(|rate| rate.capacity),
         }
     }
@@ -326,7 +340,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::plan::{BucketId, Owner, StartLevel};
+    use crate::plan::{BucketId, OurPart, Owner, StartLevel};
 
     fn bucket() -> BucketState {
         let name: Arc<str> = Arc::from("requests");
@@ -341,6 +355,7 @@ mod tests {
             calendar: None,
             start: StartLevel::Full,
             learn_above: false,
+            ours: OurPart::default(),
         })
     }
 

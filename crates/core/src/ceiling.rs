@@ -12,6 +12,7 @@
 //! the pace that went through just before is kept then. And a provider that counts in windows stands still until one ends: what
 //! passes is counted from the last call that was refused in that time.
 
+use crate::backing::Backing;
 use crate::bucket::BucketState;
 use crate::level::{Level, Rate};
 use crate::units::{FleetTime, Milli, Span};
@@ -103,6 +104,16 @@ pub(crate) struct Refused {
     pub(crate) cost: Milli,
     /// When it was sent.
     pub(crate) sent_at: FleetTime,
+}
+
+impl Ceiling {
+    /// What speaks for it: a guess is one report, and each measurement that met the same ceiling doubled the hold.
+    pub fn backing(&self) -> Backing {
+        let met = self.hold.as_micros() / HOLD.0.as_micros();
+        let measured = u32::try_from(met).unwrap_or(0).checked_ilog2().map_or(0, |doubled| doubled + 1);
+        let reports = if self.allowed > Milli::ZERO { 1 + measured } else { 0 };
+        Backing { at: self.anchor_at, reports }
+    }
 }
 
 impl BucketState {
@@ -261,7 +272,9 @@ impl BucketState {
 
     /// A call of `cost` went through: after a while without a refusal the pace climbs, as long as calls really come at it.
     pub(crate) fn climb(&mut self, cost: Milli, now: FleetTime) {
-        if self.ceiling.allowed == Milli::ZERO || now < self.ceiling.hold_until || !self.is_in_use(now) {
+        // Where nobody tells a limit we take our part of what passed, and nothing would tell us when the part was too large.
+        let is_tried = !self.plan.ours.is_shared() || self.told_rate().is_some();
+        if self.ceiling.allowed == Milli::ZERO || now < self.ceiling.hold_until || !self.is_in_use(now) || !is_tried {
             return;
         }
         let percent = self.ceiling.step_after(self.ceiling.climbs);

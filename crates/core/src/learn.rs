@@ -5,6 +5,7 @@
 //! gives an interval for the level now: a level above it is cut at once, one below it is raised by a quarter of the distance
 //! (only by calls that had been in line), one inside it is left alone. The first observation sets the level outright.
 
+use crate::backing::{Backing, MOST_REPORTS};
 use crate::bucket::{BucketState, Observation};
 use crate::drain::Base;
 use crate::level::{Level, Rate};
@@ -78,7 +79,7 @@ pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) ->
     let before = bucket.effective();
     shape::learn(bucket, observed, seen);
     let observed = &ObservedBucket { reset_means: bucket.meaning(observed), ..observed.clone() };
-    let flapped = observed.limit.is_some_and(|limit| learn_limit(bucket, limit, seen.mark));
+    let flapped = observed.limit.is_some_and(|limit| learn_limit(bucket, limit, seen));
     let after = bucket.effective();
     if after.limit != before.limit {
         (bucket.learned.brim, bucket.learned.anchor) = (None, None);
@@ -102,10 +103,11 @@ pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) ->
 }
 
 /// Cuts at once; rises after three agreeing reports on two leases at least. Returns whether a rise was contradicted.
-fn learn_limit(bucket: &mut BucketState, told: u64, mark: i64) -> bool {
+fn learn_limit(bucket: &mut BucketState, told: u64, seen: Seen) -> bool {
     if told == 0 {
         return false;
     }
+    let mark = seen.mark;
     let learned = &mut bucket.learned;
     let ceiling = bucket.plan.limit.filter(|_| !bucket.plan.learn_above);
     let standing = learned.limit.or(bucket.plan.limit);
@@ -121,12 +123,17 @@ fn learn_limit(bucket: &mut BucketState, told: u64, mark: i64) -> bool {
             }
             if learned.agreeing >= AGREEING_REPORTS && learned.candidate_mark != mark {
                 learned.limit = Some(told);
+                learned.backing = Backing { at: seen.answered_at, reports: u32::from(AGREEING_REPORTS) };
                 learned.agreeing = 0;
             }
             false
         }
         _ => {
             let flapped = learned.agreeing > 0 && standing.is_some_and(|limit| told <= limit);
+            match learned.limit == Some(told) {
+                true => learned.backing.agree(seen.answered_at),
+                false => learned.backing.restart(seen.answered_at),
+            }
             learned.limit = Some(told);
             learned.agreeing = 0;
             learned.candidate = 0;
@@ -157,6 +164,7 @@ fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBu
     let Some(rate) = bucket.rate() else { return };
     let older = bucket.observed.is_some_and(|last| seen.mark < last.mark);
     let raise = if older { Raise::Never } else { how_far(bucket, observed, seen) };
+    let was = bucket.level_at(seen.now);
     if bucket.effective().refill == Refill::Window {
         let was_vouched = bucket.observed.is_none() && is_vouched_full(bucket);
         let aligned = align_window(bucket, observed, &rate, seen);
@@ -194,8 +202,19 @@ fn learn_level(bucket: &mut BucketState, remaining: Milli, observed: &ObservedBu
         bucket.trust_first(seen.now, seen.cost);
     }
     if !older {
-        bucket.observed = Some(Observation { mark: seen.mark, remaining, at: seen.answered_at });
+        let reports = match bucket.observed {
+            Some(last) if is_about_right(bucket, was, &rate, seen) => last.reports.saturating_add(1).min(MOST_REPORTS),
+            _ => 1,
+        };
+        bucket.observed = Some(Observation { mark: seen.mark, remaining, at: seen.answered_at, reports });
     }
+}
+
+/// Whether an observation left the level about where it was: no farther off than a hundredth of the bucket or a call.
+fn is_about_right(bucket: &BucketState, was: Option<Milli>, rate: &Rate, seen: Seen) -> bool {
+    let Some((was, is)) = was.zip(bucket.level_at(seen.now)) else { return false };
+    let off = (is - was).as_milli().abs();
+    off <= (rate.capacity.as_milli() / 100).max(seen.cost.as_milli())
 }
 
 /// What was granted and may not be counted in the figure: everything since the call and shortly before it.
@@ -210,6 +229,8 @@ fn how_far(bucket: &BucketState, observed: &ObservedBucket, seen: Seen) -> Raise
     match seen.refused || (is_first && !is_vouched_full(bucket)) {
         // Units of which window? Without its reset a figure may only lower (I-3).
         _ if is_windowed && !is_first && observed.reset_in.is_none() => Raise::Never,
+        // What others leave of their part is not ours.
+        _ if !is_first && bucket.plan.ours.is_shared() => Raise::Never,
         // Units of a larger limit than the one we keep to are not ours to spend (I-1).
         _ if !is_first && observed.limit > bucket.effective().limit => Raise::Never,
         true => Raise::Outright,

@@ -7,6 +7,7 @@
 //! Start with [`plan`] (what limits apply), then [`signal`] (what a provider said).
 
 pub mod amounts;
+pub mod backing;
 pub mod backoff;
 pub mod breaker;
 pub mod bucket;

@@ -33,6 +33,20 @@ impl BucketState {
         Rate::new(per_tau.max(Milli::from_milli(1)), tau, rate.capacity).time_for(cost).min(tau)
     }
 
+    /// How long it takes, once the first call in line goes, until those behind it have been handed what they cost together, as
+    /// [`BucketState::gap`] spaces it: the refill, and the surplus that there is. Never more than that, so that nobody comes back after
+    /// its turn.
+    pub fn handed_out_in(&self, first: Milli, cost: Milli, now: FleetTime) -> Span {
+        let Some(rate) = self.rate() else { return Span::ZERO };
+        let (tau, cost) = (drain_time(rate.per), self.expected_use(cost));
+        let burst = self.burst_rate(&rate);
+        let at_once = if burst.capacity < rate.capacity { self.burst.at(now, &burst) } else { rate.capacity };
+        let level = self.level_at(now).unwrap_or(Milli::ZERO) - margin(&rate, first);
+        let surplus = (level.min(at_once) - first).at_least_zero();
+        let at_first = Rate::new(rate.gained_in(tau) + surplus, tau, rate.capacity).time_for(cost);
+        rate.time_for(cost - surplus).max(at_first)
+    }
+
     /// How far a slot may be moved within jitter at `base` before units would be lost at the brim, or the window ends.
     pub fn room(&self, base: FleetTime) -> Span {
         let Some(rate) = self.rate().filter(|_| self.started) else { return Span::MAX };

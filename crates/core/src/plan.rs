@@ -83,6 +83,43 @@ impl Portion {
     }
 }
 
+/// Which part of a limit is ours, where others live on it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OurPart {
+    /// What is ours whatever others take: what they are seen to take never slows us below this.
+    pub least: Portion,
+    /// The most that we take.
+    pub most: Portion,
+}
+
+impl OurPart {
+    /// Whether others are left a part of it.
+    pub fn is_shared(self) -> bool {
+        self.most < Portion::WHOLE
+    }
+
+    /// What we take at most of an amount that the provider counts for all: whole units, at least one.
+    pub fn most_of(self, amount: Milli) -> Milli {
+        if !self.is_shared() {
+            return amount;
+        }
+        let part = self.most.of(amount).as_units_floor().max(1);
+        Milli::from_units(part).min(amount)
+    }
+
+    /// The same in units.
+    pub fn most_of_units(self, units: u64) -> u64 {
+        self.most_of(Milli::from_units(units)).as_units_floor()
+    }
+}
+
+impl Default for OurPart {
+    /// All of it, and we give way.
+    fn default() -> Self {
+        Self { least: Portion::NONE, most: Portion::WHOLE }
+    }
+}
+
 /// How much of what is there a tenant gets in relation to others of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(u32);
@@ -250,6 +287,8 @@ pub struct BucketPlan {
     pub start: StartLevel,
     /// Whether headers may raise a limit written here.
     pub learn_above: bool,
+    /// Which part of the limit is ours. The limit, the capacity and the burst are the whole.
+    pub ours: OurPart,
 }
 
 /// What a call of one group must respect: the answer of `resolve(provider, account, model)`.

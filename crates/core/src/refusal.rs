@@ -172,7 +172,7 @@ fn empty_levels(value: &mut ScopeValue, answered: &Answered<'_>) {
         if level > most {
             bucket.shift_level(most - level, now);
         }
-        bucket.observed = Some(Observation { mark: bucket.fired, remaining: most.at_least_zero(), at: now });
+        bucket.observed = Some(Observation { mark: bucket.fired, remaining: most.at_least_zero(), at: now, reports: 1 });
     }
 }
 

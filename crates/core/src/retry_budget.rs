@@ -109,7 +109,7 @@ pub fn limit_per_minute(value: &ScopeValue, binding: &Binding) -> Option<Milli> 
         if rate.refill == Refill::Held {
             return None;
         }
-        let limit = Milli::from_units(rate.limit?);
+        let limit = Milli::from_units(bucket.our_limit()?);
         Some(part(limit, i128::from(COUNTED_OVER.as_micros()), i128::from(rate.per.as_micros().max(1))))
     };
     binding.buckets.iter().filter_map(of).min()

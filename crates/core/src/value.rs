@@ -281,7 +281,7 @@ impl ScopeValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Class, ClassPolicy, Owner, StartLevel};
+    use crate::plan::{Class, ClassPolicy, OurPart, Owner, StartLevel};
     use crate::retry_budget::RetryPolicy;
 
     fn plan() -> Arc<GroupPlan> {
@@ -297,6 +297,7 @@ mod tests {
             calendar: None,
             start: StartLevel::Full,
             learn_above: false,
+            ours: OurPart::default(),
         };
         let classes = Class::ALL.map(ClassPolicy::default_of);
         Arc::new(GroupPlan {

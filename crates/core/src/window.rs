@@ -32,7 +32,7 @@ impl BucketState {
     pub fn start(&mut self, now: FleetTime, cost: Milli) {
         let Some(rate) = self.rate() else { return };
         if self.started {
-            return;
+            return self.doubt_what_is_old(now, cost);
         }
         self.place_window(now);
         let first = match self.plan.start {

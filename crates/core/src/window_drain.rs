@@ -45,6 +45,7 @@ impl BucketState {
         // That they took so much is certain; that they take no more is one window's word.
         let falls = (known - most.max(least)).at_least_zero();
         self.drain.per_minute = known.max(least) - Milli::from_milli(falls.as_milli() / 4);
+        self.drain.backing.agree(seen.answered_at);
     }
 
     /// What others will probably take from `at` to the end of the window; never nearly all of it.
@@ -52,8 +53,10 @@ impl BucketState {
         let Some(drain) = self.foreign_drain().filter(|_| self.tells_of_others(rate)) else { return Milli::ZERO };
         let left = i128::from((self.window_end - at).at_least_zero().as_micros());
         let units = i128::from(drain.as_milli()) * left / i128::from(MINUTE.as_micros());
-        let most = rate.capacity.as_milli() - rate.capacity.as_milli() / LEAST_PART;
-        Milli::from_milli(i64::try_from(units).unwrap_or(i64::MAX).min(most))
+        let units = Milli::from_milli(i64::try_from(units).unwrap_or(i64::MAX)) - self.never_ours(rate);
+        let share = self.plan.ours.least.of(rate.capacity + self.never_ours(rate));
+        let least = share.max(Milli::from_milli(rate.capacity.as_milli() / LEAST_PART)).min(rate.capacity);
+        units.at_least_zero().min(rate.capacity - least)
     }
 
     /// From when on `cost` is there beside what is left to others, not before `now`; only where it is there at all.
@@ -63,9 +66,14 @@ impl BucketState {
             return now;
         }
         let Some(drain) = self.foreign_drain() else { return now };
-        let lasts =
-            i128::from(spare.at_least_zero().as_milli()) * i128::from(MINUTE.as_micros()) / i128::from(drain.as_milli().max(1));
+        let spare = spare.at_least_zero() + self.never_ours(rate);
+        let lasts = i128::from(spare.as_milli()) * i128::from(MINUTE.as_micros()) / i128::from(drain.as_milli().max(1));
         self.window_end - Span::from_micros(i64::try_from(lasts).unwrap_or(i64::MAX))
+    }
+
+    /// What others have of a window beside our part of it.
+    fn never_ours(&self, rate: &Rate) -> Milli {
+        self.gross_rate().map_or(Milli::ZERO, |gross| (gross.capacity - rate.capacity).at_least_zero())
     }
 
     fn tells_of_others(&self, rate: &Rate) -> bool {
@@ -86,7 +94,7 @@ mod tests {
     use super::*;
     use crate::bucket::Observation;
     use crate::level::Level;
-    use crate::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+    use crate::plan::{BucketId, BucketPlan, OurPart, Owner, Portion, Refill, StartLevel};
 
     const START: FleetTime = FleetTime::from_secs(1_800_000_000);
 
@@ -104,6 +112,7 @@ mod tests {
             calendar: None,
             start: StartLevel::Full,
             learn_above: false,
+            ours: OurPart::default(),
         };
         let at = START + Span::from_secs(2);
         BucketState {
@@ -111,7 +120,7 @@ mod tests {
             level: Level::new(Milli::from_units(400), at),
             window_end: START + MINUTE,
             fired: 200_000,
-            observed: Some(Observation { mark: 200_000, remaining: Milli::from_units(400), at }),
+            observed: Some(Observation { mark: 200_000, remaining: Milli::from_units(400), at, reports: 1 }),
             ..BucketState::new(plan)
         }
     }
@@ -163,5 +172,22 @@ mod tests {
         let cost = Milli::from_units(1);
         assert_eq!(bucket.spared_at(cost, START + Span::from_secs(10), &rate), START + Span::from_secs(40), "100 last 20 s");
         assert_eq!(bucket.spared_at(cost, START + Span::from_secs(50), &rate), START + Span::from_secs(50));
+    }
+
+    #[test]
+    fn our_part_is_not_left_to_others() {
+        let half = Portion::from_millionths(500_000);
+        let at = START + Span::from_secs(10);
+        for (ours, left) in [
+            (OurPart::default(), 500),
+            (OurPart { least: half, ..OurPart::default() }, 300),
+            (OurPart { most: half, ..OurPart::default() }, 200), // of their own half they take the rest
+        ] {
+            let mut bucket = bucket();
+            bucket.plan.ours = ours;
+            bucket.drain.per_minute = Milli::from_units(600);
+            let rate = bucket.rate().unwrap();
+            assert_eq!(bucket.left_to_others(at, &rate), Milli::from_units(left), "{ours:?}");
+        }
     }
 }

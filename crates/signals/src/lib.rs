@@ -13,4 +13,4 @@ pub use catalogue::{
     Catalogue, CatalogueError, Charge, Day, Limit, Meter, Mistake, ModelLimits, Provenance, Provider, Repeat, Sure, Window,
     catalogue, use_files,
 };
-pub use read::{BucketReading, LONGEST_READ, Reading, Rule, read, read_in_full};
+pub use read::{BucketReading, LONGEST_READ, Reading, Rule, identity, read, read_in_full};

@@ -27,7 +27,7 @@ mod tests {
     use paceline_core::bucket::BucketState;
     use paceline_core::floor::{self, Floor};
     use paceline_core::level::Level;
-    use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+    use paceline_core::plan::{BucketId, BucketPlan, OurPart, Owner, Refill, StartLevel};
     use paceline_core::signal::Source;
     use paceline_core::units::Milli;
 
@@ -48,6 +48,7 @@ mod tests {
             calendar: None,
             start: StartLevel::Cautious,
             learn_above: false,
+            ours: OurPart::default(),
         });
         bucket.started = true;
         bucket.level = Level::new(level, NOW);

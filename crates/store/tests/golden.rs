@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use paceline_core::amounts::Amounts;
+use paceline_core::backing::Backing;
 use paceline_core::breaker::Breaker;
 use paceline_core::bucket::{BucketState, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
@@ -20,7 +21,7 @@ use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
 use paceline_core::lineage::{Lineage, Writer};
-use paceline_core::plan::{BucketId, BucketPlan, Class, Owner, Refill, StartLevel};
+use paceline_core::plan::{BucketId, BucketPlan, Class, OurPart, Owner, Portion, Refill, StartLevel};
 use paceline_core::provisional::{Place, Provisional};
 use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
@@ -140,15 +141,22 @@ fn tokens() -> BucketState {
                 earliest: NOW + Span::from_secs(3),
                 latest: NOW + Span::from_secs(5),
             }),
+            backing: Backing { at: NOW - Span::from_secs(7), reports: 35 },
         },
         level: Level { amount: Milli::from_milli(-12_345), as_of: NOW + Span::from_millis(40), carry: 59_999_999 },
-        burst: Level { amount: Milli::from_milli(9_001), as_of: NOW + Span::from_millis(41), carry: 17 },
+        burst: Level { amount: Milli::from_milli(7_001), as_of: NOW + Span::from_millis(41), carry: 17 },
         fired: 1_234_567,
         paced_until: NOW + Span::from_millis(730),
-        observed: Some(Observation { mark: 1_222_222, remaining: Milli::from_units(17), at: NOW - Span::from_millis(5) }),
+        observed: Some(Observation {
+            mark: 1_222_222,
+            remaining: Milli::from_units(17),
+            at: NOW - Span::from_millis(5),
+            reports: 12,
+        }),
         typical: Milli::from_milli(812_345),
         started: true,
-        proven: Milli::from_milli(9_500),
+        proven: Milli::from_milli(7_500),
+        proof: Backing { at: NOW - Span::from_secs(9), reports: 3 },
         lowest: Some(Milli::from_units(16)),
         trail: Trail { at: NOW - Span::from_millis(120), fired: 1_230_000, before: 1_220_000 },
         drain: Drain {
@@ -159,6 +167,8 @@ fn tokens() -> BucketState {
                 at: NOW - Span::from_secs(2),
                 took: Span::from_millis(310),
             }),
+            last: Milli::from_milli(60_111),
+            backing: Backing { at: NOW - Span::from_secs(2), reports: 4 },
         },
         floor: Some(Floor { until: NOW + Span::from_secs(3), since: NOW, source: Source::ResetHeader }),
         ..BucketState::new(BucketPlan {
@@ -172,6 +182,7 @@ fn tokens() -> BucketState {
             calendar: None,
             start: StartLevel::Full,
             learn_above: true,
+            ours: OurPart { least: Portion::from_millionths(250_000), most: Portion::from_millionths(750_000) },
         })
     }
 }
@@ -232,5 +243,6 @@ fn plan(owner: Owner, name: &str, meter: &str, refill: Refill) -> BucketPlan {
             .then(|| Calendar { unit: CalendarUnit::Day, zone: Zone::named("America/Los_Angeles").unwrap() }),
         start: StartLevel::Cautious,
         learn_above: false,
+        ours: OurPart::default(),
     }
 }

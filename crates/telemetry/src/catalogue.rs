@@ -361,8 +361,63 @@ pub const MODE: Metric = Metric {
     series: SeriesBound::PerAccount(Mode::ALL.len()),
 };
 
+/// How full buckets are.
+pub const BUCKET_LEVEL: Metric = Metric {
+    name: "paceline_bucket_level",
+    kind: Kind::Gauge,
+    unit: "",
+    labels: &["provider", "account", "model", "bucket"],
+    help: "Units that a bucket holds now, as the service believes; negative: in debt. `model` is the group it belongs to.",
+    question: "How full are the buckets?",
+    series: SeriesBound::PerScope(MAX_BUCKETS_PER_SCOPE),
+};
+
+/// How big buckets are.
+pub const BUCKET_LIMIT: Metric = Metric {
+    name: "paceline_bucket_limit",
+    kind: Kind::Gauge,
+    unit: "",
+    labels: &["provider", "account", "model", "bucket", "kind"],
+    help: "Units per window of a bucket: configured, learned from headers, and in force (our part of it).",
+    question: "How big are the limits, and who says so?",
+    series: SeriesBound::PerScope(3 * MAX_BUCKETS_PER_SCOPE),
+};
+
+/// What the provider said is left.
+pub const BUCKET_OBSERVED_REMAINING: Metric = Metric {
+    name: "paceline_bucket_observed_remaining",
+    kind: Kind::Gauge,
+    unit: "",
+    labels: &["provider", "account", "model", "bucket"],
+    help: "Units that the provider last said are left in a bucket.",
+    question: "What does the provider say is left?",
+    series: SeriesBound::PerScope(MAX_BUCKETS_PER_SCOPE),
+};
+
+/// What others take.
+pub const BUCKET_FOREIGN_DRAIN: Metric = Metric {
+    name: "paceline_bucket_foreign_drain",
+    kind: Kind::Gauge,
+    unit: "",
+    labels: &["provider", "account", "model", "bucket"],
+    help: "Units a minute that somebody else takes from a bucket of the same account, as answers show; 0: nobody.",
+    question: "Who else drinks from our quota, and how much?",
+    series: SeriesBound::PerScope(MAX_BUCKETS_PER_SCOPE),
+};
+
+/// One name for several quotas.
+pub const ACCOUNT_MIXED: Metric = Metric {
+    name: "paceline_account_mixed",
+    kind: Kind::Gauge,
+    unit: "",
+    labels: &["provider", "account"],
+    help: "How many organisations the answers of one account have named in the last day, where there are several; else 0.",
+    question: "Does one account name stand for two keys of different organisations?",
+    series: SeriesBound::PerAccount(1),
+};
+
 /// Every metric, in the order of the reference.
-pub const CATALOGUE: [&Metric; 25] = [
+pub const CATALOGUE: [&Metric; 30] = [
     &DELAY_SECONDS,
     &WAIT_SECONDS,
     &OLDEST_WAIT_SECONDS,
@@ -375,7 +430,12 @@ pub const CATALOGUE: [&Metric; 25] = [
     &UNITS,
     &LEASES_EXPIRED,
     &LATE_USES,
+    &BUCKET_LEVEL,
+    &BUCKET_LIMIT,
+    &BUCKET_OBSERVED_REMAINING,
+    &BUCKET_FOREIGN_DRAIN,
     &LEARNED_LIMIT_FLAPS,
+    &ACCOUNT_MIXED,
     &MODE,
     &SHADOW_ASKS,
     &SHADOW_WOULD_WAIT,
@@ -401,7 +461,7 @@ pub const LABELS: [(&str, &str); 19] = [
     ("header", "A header's name in lower case, never its value; `other` beyond 200 names."),
     (
         "kind",
-        "Of units: `first` or `retry` by the attempt that used them; `overrun`: the part of either that its reservation did not cover.",
+        "Of units: `first` or `retry` by the attempt that used them; `overrun`: the part of either that its reservation did not cover. Of limits: `configured`, `learned`, `effective`.",
     ),
     ("meter", "What is counted: `requests`, `tokens`, `images`, ...; `other` beyond eight of a scope."),
     ("mode", "What is done with a call: `enforce`, `shadow` or `off`."),

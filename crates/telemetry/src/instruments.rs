@@ -11,6 +11,7 @@ use paceline_core::mode::{Draw, Mode};
 use prometheus::Registry;
 
 use crate::Error;
+use crate::buckets::InBucket;
 use crate::catalogue::{self, CATALOGUE, Kind, Metric};
 use crate::load::Observed;
 use crate::series::label;
@@ -136,6 +137,20 @@ pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: 
         })
         .build();
 
+    let of_organisations = observed.clone();
+    meter
+        .u64_observable_gauge(instrument_name(&catalogue::ACCOUNT_MIXED))
+        .with_description(catalogue::ACCOUNT_MIXED.help)
+        .with_callback(move |observer| {
+            for row in of_organisations.modes() {
+                let labels = [label("provider", &row.provider), label("account", &row.account)];
+                observer.observe(if row.organisations > 1 { row.organisations } else { 0 }, &labels);
+            }
+        })
+        .build();
+
+    register_buckets(meter, observed);
+
     let fact = |metric: &'static Metric, read: Box<dyn Fn() -> Option<KeyValue> + Send + Sync>| {
         meter
             .u64_observable_gauge(instrument_name(metric))
@@ -150,6 +165,43 @@ pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: 
     let of_config = observed.clone();
     fact(&catalogue::CONFIG_HASH_INFO, Box::new(move || of_config.config_hash().map(|hash| label("hash", &hash))));
     fact(&catalogue::BUILD_INFO, Box::new(move || Some(label("version", version))));
+}
+
+/// A value, and the label `kind` where there are several.
+type OfKind = (Option<&'static str>, f64);
+
+/// The gauges of buckets.
+fn register_buckets(meter: &Meter, observed: &Arc<Observed>) {
+    let of_buckets = |metric: &'static Metric, values: fn(&InBucket) -> Vec<OfKind>| {
+        let observed = observed.clone();
+        meter
+            .f64_observable_gauge(instrument_name(metric))
+            .with_description(metric.help)
+            .with_callback(move |observer| {
+                for row in observed.buckets() {
+                    for (kind, value) in values(&row) {
+                        let mut labels = vec![
+                            label("provider", &row.provider),
+                            label("account", &row.account),
+                            label("model", &row.model),
+                            label("bucket", &row.bucket),
+                        ];
+                        labels.extend(kind.map(|kind| label("kind", kind)));
+                        observer.observe(value, &labels);
+                    }
+                }
+            })
+            .build();
+    };
+    of_buckets(&catalogue::BUCKET_LEVEL, |row| row.level.map(|level| (None, level)).into_iter().collect());
+    of_buckets(&catalogue::BUCKET_LIMIT, |row| {
+        let kinds = [("configured", row.configured), ("learned", row.learned), ("effective", row.effective)];
+        kinds.into_iter().filter_map(|(kind, limit)| Some((Some(kind), limit? as f64))).collect()
+    });
+    of_buckets(&catalogue::BUCKET_OBSERVED_REMAINING, |row| {
+        row.observed_remaining.map(|left| (None, left as f64)).into_iter().collect()
+    });
+    of_buckets(&catalogue::BUCKET_FOREIGN_DRAIN, |row| row.foreign_drain.map(|drain| (None, drain)).into_iter().collect());
 }
 
 /// The name to give OpenTelemetry, so that the exporter's suffixes make the catalogue's name of it.

@@ -16,6 +16,7 @@
 //! # Ok::<(), paceline_telemetry::Error>(())
 //! ```
 
+mod buckets;
 pub mod catalogue;
 mod docs;
 mod instruments;
@@ -26,6 +27,7 @@ mod series;
 mod shadow;
 mod telemetry;
 
+pub use buckets::InBucket;
 pub use catalogue::{CATALOGUE, Kind, Metric};
 pub use docs::markdown;
 pub use labels::{AcquireOutcome, ReloadResult, ReportOutcome, StateLoss, Status, UnitsKind};

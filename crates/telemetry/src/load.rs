@@ -8,6 +8,7 @@ use paceline_core::mode::Modes;
 use paceline_core::plan::Class;
 use paceline_core::units::Span;
 
+use crate::buckets::{self, InBucket};
 use crate::series::OTHER;
 
 /// What one class of one scope has in hand at this moment.
@@ -36,6 +37,8 @@ pub struct InMode {
     pub account: Arc<str>,
     /// Which part of its calls is in which mode.
     pub modes: Modes,
+    /// How many organisations the answers of the account have named lately.
+    pub organisations: u64,
 }
 
 type Source<T> = Arc<dyn Fn() -> Vec<T> + Send + Sync>;
@@ -45,12 +48,19 @@ pub(crate) struct Observed {
     max_scopes: usize,
     source: RwLock<Option<Source<Load>>>,
     modes: RwLock<Option<Source<InMode>>>,
+    buckets: RwLock<Option<Source<InBucket>>>,
     config_hash: RwLock<Option<Arc<str>>>,
 }
 
 impl Observed {
     pub(crate) fn new(max_scopes: usize) -> Self {
-        Self { max_scopes, source: RwLock::new(None), modes: RwLock::new(None), config_hash: RwLock::new(None) }
+        Self {
+            max_scopes,
+            source: RwLock::new(None),
+            modes: RwLock::new(None),
+            buckets: RwLock::new(None),
+            config_hash: RwLock::new(None),
+        }
     }
 
     pub(crate) fn set_source(&self, source: Source<Load>) {
@@ -59,6 +69,16 @@ impl Observed {
 
     pub(crate) fn set_modes(&self, source: Source<InMode>) {
         *self.modes.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    pub(crate) fn set_buckets(&self, source: Source<InBucket>) {
+        *self.buckets.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    /// The buckets now, as many as there are series for.
+    pub(crate) fn buckets(&self) -> Vec<InBucket> {
+        let source = self.buckets.read().unwrap_or_else(PoisonError::into_inner).clone();
+        source.map(|source| buckets::bounded(source(), self.max_scopes)).unwrap_or_default()
     }
 
     /// What is done with calls now, for the first `max_scopes` scopes by name.

@@ -10,6 +10,7 @@ use paceline_core::units::Span;
 use prometheus::{Registry, TextEncoder};
 
 use crate::Error;
+use crate::buckets::InBucket;
 use crate::instruments::{self, Instruments};
 use crate::labels::{AcquireOutcome, ReloadResult, ReportOutcome, StateLoss, Status, UnitsKind};
 use crate::load::{InMode, Load, Observed};
@@ -199,6 +200,11 @@ impl Telemetry {
     /// Says where the gauge of modes reads them; as [`Telemetry::observe_load`].
     pub fn observe_modes(&self, source: impl Fn() -> Vec<InMode> + Send + Sync + 'static) {
         self.0.observed.set_modes(Arc::new(source));
+    }
+
+    /// Says where the gauges of buckets read them; as [`Telemetry::observe_load`].
+    pub fn observe_buckets(&self, source: impl Fn() -> Vec<InBucket> + Send + Sync + 'static) {
+        self.0.observed.set_buckets(Arc::new(source));
     }
 
     /// Counts a commit that another replica's had overtaken.

@@ -10,8 +10,8 @@ use paceline_core::signal::Source;
 use paceline_core::units::Span;
 use paceline_telemetry::catalogue::{LABELS, SeriesBound, WAIT_BOUNDS_SECONDS};
 use paceline_telemetry::{
-    AcquireOutcome, CATALOGUE, InMode, Kind, Load, Metric, Options, ReloadResult, ReportOutcome, StateLoss, Status, Telemetry,
-    UnitsKind,
+    AcquireOutcome, CATALOGUE, InBucket, InMode, Kind, Load, Metric, Options, ReloadResult, ReportOutcome, StateLoss, Status,
+    Telemetry, UnitsKind,
 };
 use proptest::prelude::*;
 
@@ -74,7 +74,21 @@ fn one_of_each(telemetry: &Telemetry) {
     telemetry.prevented(&scope);
     telemetry.observe_modes(|| {
         let modes = Modes::split(200_000, 800_000);
-        vec![InMode { provider: Arc::from("openai"), account: Arc::from("prod"), modes }]
+        vec![InMode { provider: Arc::from("openai"), account: Arc::from("prod"), modes, organisations: 2 }]
+    });
+    telemetry.observe_buckets(|| {
+        vec![InBucket {
+            provider: Arc::from("openai"),
+            account: Arc::from("prod"),
+            model: Arc::from("gpt-4o"),
+            bucket: Arc::from("requests"),
+            level: Some(-2.5),
+            configured: Some(600),
+            learned: None,
+            effective: Some(300),
+            observed_remaining: Some(17),
+            foreign_drain: Some(149.0),
+        }]
     });
     telemetry.store_conflict();
     telemetry.state_repaired(3);
@@ -112,6 +126,13 @@ fn every_event_shows_under_its_labels() {
     assert_eq!(value(&seen, "paceline_units_total", &[("meter", "tokens"), ("kind", "overrun")]), 30.0);
     assert_eq!(value(&seen, "paceline_units_total", &[("meter", "tokens"), ("kind", "first")]), 0.0, "shown from the start");
     assert_eq!(value(&seen, "paceline_learned_limit_flaps_total", &scope), 1.0);
+    assert_eq!(value(&seen, "paceline_account_mixed", &[("provider", "openai"), ("account", "prod")]), 2.0);
+    let bucket = with(&[("bucket", "requests")]);
+    assert_eq!(value(&seen, "paceline_bucket_level", &bucket), -2.5);
+    assert_eq!(value(&seen, "paceline_bucket_observed_remaining", &bucket), 17.0);
+    assert_eq!(value(&seen, "paceline_bucket_foreign_drain", &bucket), 149.0);
+    let limit = |kind| value(&seen, "paceline_bucket_limit", &with(&[("bucket", "requests"), ("kind", kind)]));
+    assert_eq!((limit("configured"), limit("effective")), (600.0, 300.0));
     assert_eq!(value(&seen, "paceline_shadow_asks_total", &scope), 2.0);
     assert_eq!(value(&seen, "paceline_shadow_would_wait_total", &scope), 1.0);
     assert_eq!(value(&seen, "paceline_shadow_wait_seconds_total", &scope), 0.5);
@@ -307,7 +328,12 @@ fn whatever_comes_every_metric_stays_within_its_bound() {
     }
     let rows: Vec<InMode> = providers
         .iter()
-        .map(|provider| InMode { provider: provider.as_str().into(), account: "prod".into(), modes: Modes::default() })
+        .map(|provider| InMode {
+            provider: provider.as_str().into(),
+            account: "prod".into(),
+            modes: Modes::default(),
+            organisations: 1,
+        })
         .collect();
     telemetry.observe_modes(move || rows.clone());
     telemetry.observe_load(move || {

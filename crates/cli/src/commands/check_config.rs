@@ -188,13 +188,13 @@ mod tests {
 
     #[test]
     fn json_is_one_line_with_everything() {
-        let text = "providers: {openai: {use: 50%}}";
+        let text = "providers: {openai: {share: 60%, accounts: {prod: {use: 50%}}}}";
         let (said, result) = check(text, "json", &["openai/prod/gpt-4o"], true);
         result.unwrap();
         assert_eq!(said.lines().count(), 1);
         let object: Value = serde_json::from_str(&said).unwrap();
         assert_eq!(object["resolve"][0]["group"], "gpt-4o");
-        assert!(object["warnings"][0].as_str().unwrap().contains("`use: 50%` has no effect"));
+        assert!(object["warnings"][0].as_str().unwrap().contains("is more than `use: 50%` lets us take"));
         assert_eq!(object["hash"].as_str().unwrap().len(), 32);
     }
 

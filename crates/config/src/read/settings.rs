@@ -39,6 +39,11 @@ pub(super) fn bucket_settings(fields: &mut Fields<'_>, problems: &mut Problems) 
     if let Some(entry) = fields.take("use") {
         out.use_share = use_share(&entry.node, &fields.join("use"), problems);
     }
+    if let Some(entry) = fields.take("share") {
+        let value = share(&entry.node, &fields.join("share"), problems);
+        out.own_share = value.map(|value| Written { value, pos: entry.node.pos });
+    }
+    check_parts(&out, fields, problems);
     if let Some(entry) = fields.take("learn_above") {
         out.learn_above = flag(&entry.node, &fields.join("learn_above"), problems);
     }
@@ -59,10 +64,17 @@ fn use_share(node: &Node, path: &str, problems: &mut Problems) -> Option<Written
     Some(Written { value, pos: node.pos })
 }
 
+/// What is ours in any case is part of what we may take.
+fn check_parts(settings: &Settings, fields: &Fields<'_>, problems: &mut Problems) {
+    let (Some(own), Some(most)) = (settings.own_share, settings.use_share) else { return };
+    if own.value > most.value {
+        let message = format!("a share of {} is more than `use: {}` lets us take", own.value, most.value);
+        problems.add(Problem::at(own.pos, &fields.join("share"), message).help("lower the one or raise the other"));
+    }
+}
+
 /// Keys of the contract whose engine comes later; what they say by default is accepted.
 fn without_effect_yet(fields: &mut Fields<'_>, problems: &mut Problems) {
-    let none = |value: &Value| matches!(value, Value::Text(text) if text.trim() == "0%");
-    fields.not_yet("share", "remove it, or write `share: 0%`", none, problems);
     let local = |value: &Value| matches!(value, Value::Text(text) if text == "local");
     fields.not_yet("on_store_down", "remove it; the memory store is never down", local, problems);
 }

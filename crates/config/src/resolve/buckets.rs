@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
-use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill};
+use paceline_core::plan::{BucketId, BucketPlan, OurPart, Owner, Refill};
 use paceline_core::units::Span;
 
 use super::group::{Layers, Published};
@@ -12,7 +12,7 @@ use super::{account_chain, nearest};
 use crate::explain::{BucketOrigin, Origin};
 use crate::facts::{MeterFacts, ProviderFacts};
 use crate::identify::Identity;
-use crate::model::{Block, CONCURRENCY, Group, Limit, Settings};
+use crate::model::{Block, CONCURRENCY, Group, Limit, Settings, Written};
 use crate::quantity::{Share, window_suffix};
 use crate::read::limits::DAY;
 
@@ -207,37 +207,34 @@ fn finish(drafts: Vec<Draft<'_>>) -> (Vec<BucketPlan>, Vec<BucketOrigin>, Vec<St
 }
 
 fn plan(draft: Draft<'_>, is_only_one: bool) -> (BucketPlan, Option<String>) {
-    let use_share = nearest(&draft.chain, |settings| settings.use_share).map_or(Share::WHOLE, |(share, _)| share.value);
+    let part = |of: fn(&Settings) -> Option<Written<Share>>, default: Share| {
+        nearest(&draft.chain, of).map_or(default, |(share, _)| share.value).portion()
+    };
+    let ours = OurPart {
+        least: part(|settings| settings.own_share, Share::NONE),
+        most: part(|settings| settings.use_share, Share::WHOLE),
+    };
     let wanted = nearest(&draft.chain, |settings| settings.learn_above).map(|(learn, _)| learn.value);
     let start = nearest(&draft.chain, |settings| settings.start_level).map(|(start, _)| start.value);
     let (limit, fact) = (draft.limit.as_ref(), draft.fact.as_ref());
     let per = limit.map_or_else(|| fact.and_then(|fact| fact.per), |limit| limit.per);
-    let is_part = use_share < Share::WHOLE;
-    // Headers speak of the whole quota: where we take a part of it, they cannot raise the part.
-    let learn_above = wanted.unwrap_or(draft.is_guess) && !(is_part && limit.is_some());
     let refill = refill(&draft.meter, limit, per, fact);
     let id = BucketId { owner: draft.owner, name: Arc::from(bucket_name(&draft.meter, per, refill, is_only_one)) };
-    let note = match (is_part, limit, wanted) {
-        (true, None, _) => Some(format!(
-            "`use: {use_share}` has no effect on {} while its limit is unknown: write the limit, or a tier",
-            id.label()
-        )),
-        (true, Some(_), Some(true)) => Some(format!(
-            "`learn_above: true` has no effect on {}: headers speak of the whole limit, and `use: {use_share}` takes a part",
-            id.label()
-        )),
-        _ => None,
-    };
+    let note = (ours.least > ours.most).then(|| {
+        let (least, most) = (Share::of_portion(ours.least), Share::of_portion(ours.most));
+        format!("`share: {least}` of {} is more than `use: {most}` lets us take: {most} it is", id.label())
+    });
     let plan = BucketPlan {
         id,
-        limit: limit.map(|limit| use_share.of(limit.limit)),
+        limit: limit.map(|limit| limit.limit),
         per,
-        capacity: limit.and_then(|limit| limit.capacity).map(|capacity| use_share.of(capacity)),
-        burst: limit.and_then(|limit| limit.burst).map(|burst| use_share.of(burst)),
+        capacity: limit.and_then(|limit| limit.capacity),
+        burst: limit.and_then(|limit| limit.burst),
         refill,
         calendar: calendar(limit.filter(|_| !draft.is_guess), per, refill, draft.zone),
         start: start.unwrap_or_default(),
-        learn_above,
+        learn_above: wanted.unwrap_or(draft.is_guess),
+        ours,
         meter: draft.meter,
     };
     (plan, note)

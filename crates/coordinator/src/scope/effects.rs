@@ -110,6 +110,11 @@ pub enum Event {
         /// What it used.
         units: Vec<UnitsOf>,
     },
+    /// Answers of the account name another organisation than before.
+    AccountMixed {
+        /// What tells them apart.
+        organisations: Vec<String>,
+    },
     /// A call was only watched.
     Watched {
         /// For which model.

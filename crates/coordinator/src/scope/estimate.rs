@@ -61,13 +61,15 @@ impl Scope {
             let bucket = self.value.buckets.get(*index)?;
             let (cost, _) = decide::charge_for(&self.value, ask, *index);
             let usual = self.usual.costs.get(&bucket.plan.id).map_or(cost, |usual| Milli::from_milli(*usual));
-            let rate = bucket.rate()?;
+            if bucket.is_held() {
+                return None;
+            }
             if bucket.is_windowed() {
                 // A window's quota is handed out as soon as it opens.
                 return Some(Span::from_micros(line.saturating_mul(bucket.gap(usual, now).as_micros())));
             }
             let of_others = Milli::from_milli(usual.as_milli().saturating_mul(others));
-            Some(rate.time_for(bucket.expected_use(*charged + of_others)))
+            Some(bucket.handed_out_in(cost, *charged + of_others, now))
         });
         opens.saturating_add(per_bucket.max().unwrap_or(Span::ZERO)).min(LONGEST_FLOOR)
     }

@@ -92,6 +92,8 @@ pub struct ReportInput {
     pub key: Option<CallKey>,
     /// What was read; `None` when the report carries no answer.
     pub signal: Option<Signal>,
+    /// The organisation that the answer named.
+    pub(crate) organisation: Option<String>,
     /// Who answered, if not the target the call was sent to.
     pub(crate) served: Served,
     /// All targets in order of preference, where there are several: then the next attempt is asked for by whoever can compare

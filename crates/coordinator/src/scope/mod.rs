@@ -9,6 +9,7 @@ mod effects;
 mod estimate;
 mod input;
 mod mode;
+mod organisations;
 mod parent;
 mod quote;
 mod report;
@@ -45,7 +46,7 @@ pub use input::{AskInput, Input, ReleaseInput, ReportInput, TeachInput};
 pub use quote::{Elsewhere, Quote};
 pub(crate) use report::next_ask;
 pub use shadow::Tally;
-pub use view::{BucketView, FloorView, GroupView, LaneView, ScopeView, UnreadView};
+pub use view::{BackingView, BucketView, FloorView, GroupView, LaneView, ScopeView, UnreadView, UsageView};
 
 /// A call that waits here.
 #[derive(Clone, Debug)]
@@ -97,6 +98,8 @@ pub struct Scope {
     /// Where watched calls would be.
     line: paceline_core::shadow::Line,
     watched: shadow::Tally,
+    /// Whose quota answers were about.
+    organisations: organisations::Organisations,
 }
 
 impl std::fmt::Debug for dyn Settings {
@@ -133,6 +136,7 @@ impl Scope {
             through: Vec::new(),
             line: paceline_core::shadow::Line::default(),
             watched: shadow::Tally::default(),
+            organisations: organisations::Organisations::default(),
         }
     }
 
@@ -206,6 +210,11 @@ impl Scope {
     /// Calls in flight that this replica granted, by class.
     pub fn in_flight_by_class(&self, now: FleetTime) -> [u64; 3] {
         [0, 1, 2].map(|class: usize| self.flights.get(class).map_or(0, |flights| flights.in_use(now).as_units_floor()))
+    }
+
+    /// How many organisations answers have named lately; more than one: the account's name stands for several quotas.
+    pub fn organisations(&self, now: FleetTime) -> u64 {
+        view::count(self.organisations.count(now))
     }
 
     /// Moves one call in flight from one expiry slot to another; `None`: it starts, or it ends.

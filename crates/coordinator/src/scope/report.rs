@@ -48,6 +48,11 @@ impl Scope {
         if let Some(signal) = input.signal.as_ref().filter(|_| refused != Some(NotApplied::Repeated)) {
             self.unread.note(signal, &input.request.headers, now);
         }
+        if let Some(organisation) = input.organisation.as_ref().filter(|_| refused != Some(NotApplied::Repeated))
+            && self.organisations.note(organisation, now)
+        {
+            fx.events.push(Event::AccountMixed { organisations: self.organisations.hints(now) });
+        }
         let own = record.as_ref().filter(|record| record.lease.serial == wire.serial);
         let lease = Lease {
             hold_until: own.map_or(FleetTime::from_micros(wire.hold_until), |record| record.hold_until),

@@ -1,10 +1,14 @@
 //! A scope as people see it: for status and the Admin service.
 
+use paceline_core::backing::Backing;
+use paceline_core::bucket::BucketState;
 use paceline_core::floor::Floor;
 use paceline_core::mode::Modes;
-use paceline_core::plan::{Class, Owner, Refill};
+use paceline_core::plan::{Class, OurPart, Owner, Refill};
 use paceline_core::signal::Source;
-use paceline_core::units::{FleetTime, Milli, Span};
+use paceline_core::trust::PROOF_LASTS;
+use paceline_core::units::{FleetTime, Span};
+use paceline_core::usage::{Form, Remembered, UsageBook};
 
 use super::{Scope, Tally};
 
@@ -19,6 +23,8 @@ pub struct ScopeView {
     pub modes: Modes,
     /// What became of calls that were only watched; as this replica saw them.
     pub watched: Tally,
+    /// Where answers name several organisations: what tells them apart.
+    pub organisations: Vec<String>,
     /// The buckets.
     pub buckets: Vec<BucketView>,
     /// The groups.
@@ -29,8 +35,42 @@ pub struct ScopeView {
     pub floor: Option<FloorView>,
     /// Calls in flight.
     pub in_flight: u64,
+    /// What calls were seen to use, those seen last first.
+    pub usage: Vec<UsageView>,
     /// Headers that look like limits and that nothing read, and values nobody could read; as this replica saw them.
     pub unread: Vec<UnreadView>,
+}
+
+/// What speaks for a learned value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BackingView {
+    /// How long ago the last report said it.
+    pub age: Span,
+    /// How many reports in a row have said it.
+    pub reports: u32,
+    /// From 0 (a guess) to 1 (certain).
+    pub confidence: f64,
+}
+
+/// What calls of one kind were seen to use of one meter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageView {
+    /// The model; empty: any of the group that `label` names.
+    pub model: String,
+    /// The label; empty: any.
+    pub label: String,
+    /// Whether calls with images, sound or video, which are remembered apart.
+    pub is_media: bool,
+    /// What is counted; `run_time_ms`: how long they ran.
+    pub meter: String,
+    /// Half of the calls used no more.
+    pub median: u64,
+    /// Nine of ten calls used no more: what a call that does not say is charged.
+    pub likely: u64,
+    /// How many of the last calls count.
+    pub calls: u32,
+    /// How long ago the last one ended.
+    pub age: Span,
 }
 
 /// A header that was not read.
@@ -71,12 +111,26 @@ pub struct BucketView {
     pub level: Option<f64>,
     /// `remaining` as last observed, and how long ago.
     pub observed: Option<(u64, Span)>,
+    /// What speaks for the level: observations in a row that found it about right.
+    pub level_backing: Option<BackingView>,
+    /// What speaks for the limit from headers.
+    pub limit_backing: Option<BackingView>,
     /// The floor under it.
     pub floor: Option<FloorView>,
     /// Units a minute that another consumer takes.
     pub foreign_drain: Option<f64>,
+    /// What speaks for that, or for there being none.
+    pub drain_backing: Option<BackingView>,
     /// Units a minute that pass where no header tells.
     pub limit_measured: Option<f64>,
+    /// What speaks for that.
+    pub measured_backing: Option<BackingView>,
+    /// Units that may go back to back, as far as calls have proven it; `None`: nothing is known of it, or it does not refill.
+    pub at_once: Option<f64>,
+    /// What speaks for that.
+    pub proof_backing: Option<BackingView>,
+    /// Which part of the limit is ours.
+    pub ours: OurPart,
 }
 
 /// A floor at one instant.
@@ -122,42 +176,86 @@ pub struct LaneView {
     pub waits_for: Source,
 }
 
+/// A limit, and how it is enforced, changes rarely.
+const A_DAY: Span = Span::from_secs(86_400);
+/// Who else drinks comes and goes.
+const A_MINUTE: Span = Span::from_secs(60);
+
+fn backing(backing: Backing, now: FleetTime, lasts: Span) -> Option<BackingView> {
+    let age = backing.age(now)?;
+    Some(BackingView { age, reports: backing.reports, confidence: backing.confidence(now, lasts) })
+}
+
+fn bucket(bucket: &BucketState, now: FleetTime) -> BucketView {
+    let effective = bucket.effective();
+    let proven = bucket.rate().filter(|_| bucket.started).map(|rate| bucket.proven.min(bucket.most_at_once(&rate)));
+    let seen = bucket.observed.map_or_else(Backing::default, |seen| Backing { at: seen.at, reports: seen.reports });
+    let ceiling = bucket.ceiling.backing();
+    BucketView {
+        label: bucket.plan.id.label(),
+        group: match &bucket.plan.id.owner {
+            Owner::Group(group) => group.to_string(),
+            Owner::Shared(_) | Owner::Account => String::new(),
+        },
+        meter: bucket.plan.meter.to_string(),
+        limit_configured: bucket.plan.limit,
+        limit_learned: bucket.learned.limit,
+        limit_effective: bucket.our_limit(),
+        per: effective.per,
+        refill: effective.refill,
+        level: bucket.level_at(now).map(|level| level.as_units_f64()),
+        observed: bucket.observed.map(|seen| (seen.remaining.as_units_floor(), now.since(seen.at))),
+        level_backing: backing(seen, now, effective.per),
+        limit_backing: bucket.learned.limit.and_then(|_| backing(bucket.learned.backing, now, A_DAY)),
+        floor: floor(bucket.floor, now),
+        foreign_drain: bucket.foreign_drain().map(|drain| drain.as_units_f64()),
+        drain_backing: backing(bucket.drain.backing, now, A_MINUTE),
+        limit_measured: (ceiling.reports > 0).then(|| bucket.ceiling.allowed.as_units_f64()),
+        measured_backing: backing(ceiling, now, bucket.ceiling.hold.max(A_MINUTE)),
+        at_once: proven.map(|proven| proven.as_units_f64()),
+        proof_backing: backing(bucket.proof, now, PROOF_LASTS),
+        ours: bucket.plan.ours,
+    }
+}
+
+fn floor(floor: Option<Floor>, now: FleetTime) -> Option<FloorView> {
+    floor.filter(|floor| floor.holds_at(now)).map(|floor| FloorView {
+        ends_in: floor.until.since(now),
+        source: floor.source,
+        age: now.since(floor.since),
+    })
+}
+
+fn usage(book: &UsageBook, now: FleetTime) -> Vec<UsageView> {
+    let mut kinds: Vec<_> = book.kinds().iter().collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.seen_at));
+    let of_kind = |kind: &Remembered| -> Vec<UsageView> {
+        let meters = kind.meters.iter().filter_map(|(meter, sketch)| {
+            Some(UsageView {
+                model: kind.model.to_string(),
+                label: kind.label.to_string(),
+                is_media: kind.form == Form::Media,
+                meter: meter.to_string(),
+                median: sketch.quantile(500)?,
+                likely: sketch.quantile(900)?,
+                calls: sketch.samples(),
+                age: now.since(kind.seen_at),
+            })
+        });
+        meters.collect()
+    };
+    kinds.into_iter().flat_map(of_kind).collect()
+}
+
 pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
     let value = &scope.value;
-    let floor = |floor: Option<Floor>| {
-        floor.filter(|floor| floor.holds_at(now)).map(|floor| FloorView {
-            ends_in: floor.until.since(now),
-            source: floor.source,
-            age: now.since(floor.since),
-        })
-    };
-    let buckets = value.buckets.iter().map(|bucket| {
-        let effective = bucket.effective();
-        BucketView {
-            label: bucket.plan.id.label(),
-            group: match &bucket.plan.id.owner {
-                Owner::Group(group) => group.to_string(),
-                Owner::Shared(_) | Owner::Account => String::new(),
-            },
-            meter: bucket.plan.meter.to_string(),
-            limit_configured: bucket.plan.limit,
-            limit_learned: bucket.learned.limit,
-            limit_effective: effective.limit,
-            per: effective.per,
-            refill: effective.refill,
-            level: bucket.level_at(now).map(|level| level.as_units_f64()),
-            observed: bucket.observed.map(|seen| (seen.remaining.as_units_floor(), now.since(seen.at))),
-            floor: floor(bucket.floor),
-            foreign_drain: bucket.foreign_drain().map(|drain| drain.as_units_f64()),
-            limit_measured: (bucket.ceiling.allowed > Milli::ZERO).then(|| bucket.ceiling.allowed.as_units_f64()),
-        }
-    });
+    let buckets = value.buckets.iter().map(|state| bucket(state, now));
     let groups: Vec<GroupView> = value
         .groups
         .iter()
         .map(|group| GroupView {
             key: group.key.to_string(),
-            floor: floor(group.floor),
+            floor: floor(group.floor, now),
             in_flight: group.flights.in_use(now).as_units_floor(),
             waiting: scope.queue.lanes().filter(|(key, _)| key.group == group.key).map(|(_, lane)| count(lane.depth())).sum(),
             modes: scope.plans.values().find(|plan| plan.key == group.key).map(|plan| plan.modes),
@@ -176,9 +274,11 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
         account: scope.target.account.clone(),
         modes: scope.settings.modes(&scope.target).unwrap_or_default(),
         watched: scope.watched,
+        organisations: scope.organisations.hints(now),
         buckets: buckets.collect(),
         lanes: lanes.collect(),
-        floor: floor(value.floor),
+        floor: floor(value.floor, now),
+        usage: usage(&value.usage, now),
         unread: scope
             .unread
             .iter()

@@ -8,7 +8,7 @@ use paceline_coordinator::memory::{Memory, Stored, take_over};
 use paceline_core::amounts::Amounts;
 use paceline_core::decide::{self, Decision};
 use paceline_core::lease::Serial;
-use paceline_core::plan::{BucketId, BucketPlan, Class, ClassPolicy, GroupPlan, Owner, Refill, StartLevel, Weight};
+use paceline_core::plan::{BucketId, BucketPlan, Class, ClassPolicy, GroupPlan, OurPart, Owner, Refill, StartLevel, Weight};
 use paceline_core::queue::{Ask, Queue};
 use paceline_core::units::{FleetTime, Milli, Span};
 use paceline_core::value::ScopeValue;
@@ -357,6 +357,7 @@ fn plan(start: StartLevel) -> Arc<GroupPlan> {
         calendar: None,
         start,
         learn_above: false,
+        ours: OurPart::default(),
     };
     Arc::new(GroupPlan {
         key: Arc::from("m"),

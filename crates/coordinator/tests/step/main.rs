@@ -14,6 +14,7 @@ mod leases;
 mod losses;
 mod modes;
 mod nested;
+mod organisations;
 mod places;
 mod retries;
 mod shadow;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{holds, later, turns};
+use crate::backing::Backing;
 use crate::bucket::{BucketState, Calm, Learned, Observation};
 use crate::ceiling::Ceiling;
 use crate::drain::Drain;
@@ -33,6 +34,7 @@ pub(super) fn merge(ours: &BucketState, theirs: &BucketState) -> BucketState {
         started: ours.started || theirs.started,
         calm: calm(ours.calm, theirs.calm),
         proven: ours.proven.min(theirs.proven),
+        proof: both(ours.proof, theirs.proof),
         trail: std::cmp::max_by_key(ours.trail, theirs.trail, |trail| (trail.at, trail.fired, trail.before)),
         drain: drain(ours.drain, theirs.drain),
         ceiling: Ceiling {
@@ -89,7 +91,8 @@ fn has_windows(state: &BucketState) -> bool {
 }
 
 fn copy_levels(merged: &mut BucketState, from: &BucketState) {
-    (merged.level, merged.burst, merged.spreading, merged.proven) = (from.level, from.burst, from.spreading, from.proven);
+    (merged.level, merged.burst, merged.spreading) = (from.level, from.burst, from.spreading);
+    (merged.proven, merged.proof) = (from.proven, from.proof);
 }
 
 fn merge_levels(merged: &mut BucketState, ours: &BucketState, theirs: &BucketState) {
@@ -177,7 +180,17 @@ fn learned(ours: &Learned, theirs: &Learned) -> Learned {
         ends_move: ours.ends_move || theirs.ends_move,
         ends_stand: ours.ends_stand && theirs.ends_stand,
         named_end: ours.named_end.filter(|named| theirs.named_end == Some(*named)),
+        backing: match (least(ours.limit, theirs.limit), ours.limit == theirs.limit) {
+            (_, true) => both(ours.backing, theirs.backing),
+            (limit, _) if limit == ours.limit => ours.backing,
+            _ => theirs.backing,
+        },
     }
+}
+
+/// As often as the one who heard it more often, and as lately as the one who heard it last.
+fn both(ours: Backing, theirs: Backing) -> Backing {
+    Backing { at: ours.at.max(theirs.at), reports: ours.reports.max(theirs.reports) }
 }
 
 fn least<T: Ord + Copy>(ours: Option<T>, theirs: Option<T>) -> Option<T> {
@@ -185,7 +198,7 @@ fn least<T: Ord + Copy>(ours: Option<T>, theirs: Option<T>) -> Option<T> {
 }
 
 fn newer(ours: Option<Observation>, theirs: Option<Observation>) -> Option<Observation> {
-    let age = |seen: &Observation| (seen.mark, seen.at, Reverse(seen.remaining));
+    let age = |seen: &Observation| (seen.mark, seen.at, Reverse(seen.remaining), seen.reports);
     ours.into_iter().chain(theirs).max_by_key(age)
 }
 
@@ -196,7 +209,12 @@ fn calm(ours: Calm, theirs: Calm) -> Calm {
 
 fn drain(ours: Drain, theirs: Drain) -> Drain {
     let base = ours.base.filter(|base| theirs.base == Some(*base));
-    Drain { per_minute: ours.per_minute.max(theirs.per_minute), base }
+    Drain {
+        per_minute: ours.per_minute.max(theirs.per_minute),
+        base,
+        last: ours.last.max(theirs.last),
+        backing: both(ours.backing, theirs.backing),
+    }
 }
 
 /// The smallest is the tightest ceiling; one that allows zero is none.

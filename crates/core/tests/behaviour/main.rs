@@ -19,5 +19,6 @@ mod laws_lanes;
 mod laws_merge;
 mod laws_waiting;
 mod scenarios;
+mod sharing;
 mod support;
 mod tables;

@@ -31,6 +31,7 @@ pub const SUITE: &[(&str, &str)] = &[
     ("second-fleet-10", include_str!("../../scenarios/second-fleet-10.yaml")),
     ("second-fleet-50", include_str!("../../scenarios/second-fleet-50.yaml")),
     ("second-fleet-90", include_str!("../../scenarios/second-fleet-90.yaml")),
+    ("second-fleet-share", include_str!("../../scenarios/second-fleet-share.yaml")),
     ("replica-lost", include_str!("../../scenarios/replica-lost.yaml")),
     ("mixed-sizes", include_str!("../../scenarios/mixed-sizes.yaml")),
     ("priorities", include_str!("../../scenarios/priorities.yaml")),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use paceline_coordinator::Coordinator;
 use paceline_coordinator::api::MOST_BODY_BYTES;
-use paceline_coordinator::scope::{FloorView, ScopeView, Tally, UnreadView};
+use paceline_coordinator::scope::{BackingView, FloorView, ScopeView, Tally, UnreadView, UsageView};
 use paceline_coordinator::settings::AnswerParts;
-use paceline_core::plan::Class;
+use paceline_core::plan::{Class, Portion};
 use paceline_core::units::Span;
 use paceline_proto::v1::admin_server::Admin;
 use paceline_proto::{convert, v1};
@@ -169,6 +169,14 @@ fn scope(view: &ScopeView) -> v1::GetScopeResponse {
         floor: bucket.floor.map(floor),
         foreign_drain: bucket.foreign_drain,
         limit_measured: bucket.limit_measured,
+        level_evidence: bucket.level_backing.map(evidence),
+        limit_evidence: bucket.limit_backing.map(evidence),
+        foreign_drain_evidence: bucket.drain_backing.map(evidence),
+        limit_measured_evidence: bucket.measured_backing.map(evidence),
+        at_once: bucket.at_once,
+        at_once_evidence: bucket.proof_backing.map(evidence),
+        r#use: part(bucket.ours.most),
+        share: part(bucket.ours.least),
     });
     let groups = view.groups.iter().map(|group| v1::Group {
         key: group.key.clone(),
@@ -191,12 +199,35 @@ fn scope(view: &ScopeView) -> v1::GetScopeResponse {
         mode: convert::main_mode(view.modes).into(),
         modes: convert::mode_shares(view.modes),
         watched: watched(view.watched),
+        organisations: view.organisations.clone(),
         buckets: buckets.collect(),
         groups: groups.collect(),
         lanes: lanes.collect(),
         in_flight: view.in_flight,
         floor: view.floor.map(floor),
         unread: view.unread.iter().map(unread).collect(),
+        usage: view.usage.iter().map(usage).collect(),
+    }
+}
+
+fn evidence(backing: BackingView) -> v1::Evidence {
+    v1::Evidence { age: Some(convert::duration(backing.age)), reports: backing.reports, confidence: backing.confidence }
+}
+
+fn part(portion: Portion) -> f64 {
+    f64::from(portion.as_millionths()) / f64::from(Portion::WHOLE.as_millionths())
+}
+
+fn usage(seen: &UsageView) -> v1::LearnedUsage {
+    v1::LearnedUsage {
+        model: seen.model.clone(),
+        label: seen.label.clone(),
+        media: seen.is_media,
+        meter: seen.meter.clone(),
+        median: seen.median,
+        likely: seen.likely,
+        calls: seen.calls,
+        age: Some(convert::duration(seen.age)),
     }
 }
 

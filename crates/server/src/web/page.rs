@@ -3,9 +3,9 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use paceline_coordinator::scope::{BucketView, FloorView, ScopeView, Tally};
+use paceline_coordinator::scope::{BackingView, BucketView, FloorView, ScopeView, Tally};
 use paceline_core::mode::Modes;
-use paceline_core::plan::Refill;
+use paceline_core::plan::{OurPart, Refill};
 use paceline_core::signal::Source;
 use paceline_core::units::Span;
 
@@ -13,6 +13,8 @@ use crate::life::Phase;
 
 /// More scopes than these are only counted.
 const MOST_SCOPES: usize = 200;
+/// More kinds of calls than these are left to the command line.
+const MOST_USAGE: usize = 20;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem;max-width:70rem;color:#1a1a1a;background:#fff}\
     table{border-collapse:collapse;margin:.3rem 0 1rem}th,td{text-align:left;padding:.15rem .9rem .15rem 0;\
@@ -81,6 +83,10 @@ fn write_scope(page: &mut String, scope: &ScopeView) -> fmt::Result {
         scope.in_flight,
         Floored(scope.floor)
     )?;
+    if !scope.organisations.is_empty() {
+        let names = scope.organisations.join(", ");
+        write!(page, "<p class=\"floor\">answers name several organisations: {}</p>", Escaped(&names))?;
+    }
     if scope.modes != Modes::default() || scope.watched.asks > 0 {
         write!(page, "<p>mode: {}{}</p>", scope.modes, Watched(scope.watched))?;
     }
@@ -92,7 +98,7 @@ fn write_scope(page: &mut String, scope: &ScopeView) -> fmt::Result {
         write!(
             page,
             "<table><tr><th>bucket</th><th>group</th><th class=\"n\">level</th><th class=\"n\">limit</th><th>per</th>\
-             <th>limit from</th><th class=\"n\">provider said left</th><th></th></tr>"
+             <th>limit from</th><th class=\"n\">provider said left</th><th>shown by answers</th><th></th></tr>"
         )?;
         scope.buckets.iter().try_for_each(|bucket| write_bucket(page, bucket))?;
         write!(page, "</table>")?;
@@ -117,7 +123,33 @@ fn write_scope(page: &mut String, scope: &ScopeView) -> fmt::Result {
         }
         write!(page, "</table>")?;
     }
-    Ok(())
+    write_usage(page, scope)
+}
+
+/// What calls were seen to use, where anything was.
+fn write_usage(page: &mut String, scope: &ScopeView) -> fmt::Result {
+    if scope.usage.is_empty() {
+        return Ok(());
+    }
+    let head = "<th>calls of</th><th>label</th><th>meter</th><th class=\"n\">half use</th><th class=\"n\">nine of ten use</th>\
+                <th class=\"n\">calls</th><th>last</th>";
+    write!(page, "<table><tr>{head}</tr>")?;
+    for seen in scope.usage.iter().take(MOST_USAGE) {
+        write!(
+            page,
+            "<tr><td>{}{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td>{} ago</td></tr>",
+            if seen.model.is_empty() { Escaped("any model of") } else { Escaped(&seen.model) },
+            if seen.is_media { " (media)" } else { "" },
+            Escaped(&seen.label),
+            Escaped(&seen.meter),
+            seen.median,
+            seen.likely,
+            seen.calls,
+            seen.age
+        )?;
+    }
+    write!(page, "</table>")
 }
 
 fn write_bucket(page: &mut String, bucket: &BucketView) -> fmt::Result {
@@ -127,22 +159,44 @@ fn write_bucket(page: &mut String, bucket: &BucketView) -> fmt::Result {
         Refill::Held => "in flight".to_owned(),
         Refill::Continuous | Refill::Window => bucket.per.to_string(),
     };
-    let from = match (bucket.limit_configured, bucket.limit_learned) {
-        (Some(configured), Some(learned)) => format!("configured {configured}, learned {learned}"),
+    let told = Backed(bucket.limit_backing);
+    let mut from = match (bucket.limit_configured, bucket.limit_learned) {
+        (Some(configured), Some(learned)) => format!("configured {configured}, learned {learned}{told}"),
         (Some(_), None) => "configured".to_owned(),
-        (None, Some(_)) => "learned".to_owned(),
+        (None, Some(_)) => format!("learned{told}"),
         (None, None) => "not known yet".to_owned(),
     };
-    let observed = bucket.observed.map_or_else(String::new, |(left, age)| format!("{left}, {age} ago"));
+    let (most, least) = (bucket.ours.most.as_millionths(), bucket.ours.least.as_millionths());
+    if bucket.ours != OurPart::default() {
+        let percent = |millionths: u32| f64::from(millionths) / 1e4;
+        write!(from, "; ours: at most {}%, at least {}%", percent(most), percent(least))?;
+    }
+    let mut shown = Vec::new();
+    shown.extend(bucket.limit_measured.map(|units| format!("{units:.0}/min pass{}", Backed(bucket.measured_backing))));
+    shown.extend(bucket.foreign_drain.map(|units| format!("others take {units:.0}/min{}", Backed(bucket.drain_backing))));
+    shown.extend(bucket.at_once.map(|units| format!("{units:.0} at once{}", Backed(bucket.proof_backing))));
+    let shown = shown.join("; ");
+    let agreed = bucket.level_backing.map_or(0, |backing| backing.reports);
+    let observed = bucket.observed.map_or_else(String::new, |(left, age)| format!("{left}, {age} ago ({agreed} agree)"));
     write!(
         page,
         "<tr><td>{}</td><td>{}</td><td class=\"n\">{level}</td><td class=\"n\">{}</td><td>{per}</td><td>{from}</td>\
-         <td class=\"n\">{observed}</td><td>{}</td></tr>",
+         <td class=\"n\">{observed}</td><td>{shown}</td><td>{}</td></tr>",
         Escaped(&bucket.label),
         Escaped(&bucket.group),
         number(bucket.limit_effective),
         Floored(bucket.floor)
     )
+}
+
+/// What speaks for a learned value.
+struct Backed(Option<BackingView>);
+
+impl fmt::Display for Backed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(BackingView { age, reports, confidence }) = self.0 else { return Ok(()) };
+        write!(f, " ({reports} reports, {age} ago, {:.0}% sure)", confidence * 100.0)
+    }
 }
 
 /// A source as a person reads it.
@@ -202,8 +256,8 @@ impl fmt::Display for Escaped<'_> {
 
 #[cfg(test)]
 mod tests {
-    use paceline_coordinator::scope::{GroupView, LaneView};
-    use paceline_core::plan::Class;
+    use paceline_coordinator::scope::{GroupView, LaneView, UsageView};
+    use paceline_core::plan::{Class, Portion};
 
     use super::*;
 
@@ -214,6 +268,7 @@ mod tests {
             provider: evil.clone(),
             account: evil.clone(),
             modes: Modes::split(200_000, 800_000),
+            organisations: vec![evil.clone(), "org-2".to_owned()],
             watched: Tally { asks: 10, would_wait: 4, would_deny: 1, prevented: 2 },
             buckets: vec![BucketView {
                 label: evil.clone(),
@@ -229,6 +284,23 @@ mod tests {
                 floor: Some(floor),
                 foreign_drain: Some(12.0),
                 limit_measured: None,
+                level_backing: Some(BackingView { age: Span::from_secs(4), reports: 3, confidence: 0.7 }),
+                limit_backing: Some(BackingView { age: Span::from_secs(2), reports: 9, confidence: 0.9 }),
+                drain_backing: Some(BackingView { age: Span::from_secs(5), reports: 2, confidence: 0.6 }),
+                measured_backing: None,
+                at_once: Some(40.0),
+                proof_backing: None,
+                ours: OurPart { least: Portion::from_millionths(200_000), most: Portion::from_millionths(500_000) },
+            }],
+            usage: vec![UsageView {
+                model: evil.clone(),
+                label: evil.clone(),
+                is_media: true,
+                meter: evil.clone(),
+                median: 900,
+                likely: 1_800,
+                calls: 35,
+                age: Span::from_secs(6),
             }],
             groups: vec![GroupView { key: evil.clone(), floor: Some(floor), in_flight: 1, waiting: 2, modes: None }],
             lanes: vec![LaneView {
@@ -261,7 +333,7 @@ mod tests {
         let scopes = [nasty()];
         let page = render(&facts(&scopes, "<b>.yaml"));
         assert!(!page.contains("<script") && !page.contains("<b>") && !page.contains('\u{202e}'), "{page}");
-        assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;").count(), 7);
+        assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;").count(), 11);
     }
 
     #[test]
@@ -272,8 +344,10 @@ mod tests {
             "mode: enforce 20%, shadow 80%; of 10 watched calls 4 would have waited",
             "2 refusals",
             "2 waiting, 1 in flight",
-            "configured 60, learned 50",
-            "7, 4 s ago",
+            "configured 60, learned 50 (9 reports, 2 s ago, 90% sure); ours: at most 50%, at least 20%",
+            "7, 4 s ago (3 agree)",
+            "others take 12/min (2 reports, 5 s ago, 60% sure); 40 at once",
+            ">900</td><td class=\"n\">1800</td>",
             ">-3<",
             "retry after seconds",
             "9 s",

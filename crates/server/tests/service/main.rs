@@ -5,6 +5,7 @@
 mod admin;
 mod bad_input;
 mod calls;
+mod learned;
 mod leaving;
 mod pages;
 mod reloading;

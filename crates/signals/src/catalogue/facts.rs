@@ -11,8 +11,8 @@ use serde::Deserialize;
 pub(crate) use super::answer_facts::AnswerFact;
 pub(crate) use super::body_facts::{BodyBucketFact, BodyFacts, BucketListFact, QuotaFact};
 pub(crate) use super::header_facts::{
-    BucketFact, FamilyFact, FlagFact, KnownFact, PartFact, PrefixFact, Quantity, RateLimitFact, RefusalFact, Unusable,
-    Vocabulary, WaitFact,
+    BucketFact, FamilyFact, FlagFact, IdentityFact, KnownFact, PartFact, PrefixFact, Quantity, RateLimitFact, RefusalFact,
+    Unusable, Vocabulary, WaitFact,
 };
 pub(crate) use super::meter_facts::{AliasFact, BackoffFact, EndpointFact, MeterFact, ModelFact, TierFact};
 pub use super::meter_facts::{Charge, Repeat};
@@ -56,6 +56,8 @@ pub(crate) struct ProviderFacts {
     pub(crate) rate_limit_fields: Vec<RateLimitFact>,
     /// Headers that look like limits and say nothing to act on.
     pub(crate) known: Vec<KnownFact>,
+    /// Headers that name the organisation whose quota it is: two under one account's name are two quotas.
+    pub(crate) identities: Vec<IdentityFact>,
     /// Headers whose value names the bucket that refused.
     pub(crate) refusals: Vec<RefusalFact>,
     /// What gateways put in front of the names of headers that they pass on.
@@ -95,6 +97,7 @@ impl ProviderFacts {
         front(&mut self.families, &base.families);
         front(&mut self.rate_limit_fields, &base.rate_limit_fields);
         front(&mut self.known, &base.known);
+        front(&mut self.identities, &base.identities);
         front(&mut self.refusals, &base.refusals);
         front(&mut self.prefixes, &base.prefixes);
         self.body = self.body.over(&base.body);
@@ -120,6 +123,7 @@ impl ProviderFacts {
         self.rate_limit_fields.iter_mut().for_each(|fact| fact.stamp(&file));
         self.known.iter_mut().for_each(|fact| fact.stamp(&file));
         self.body.stamp(&file);
+        self.identities.iter_mut().for_each(|fact| fact.stamp(&file));
         self.refusals.iter_mut().for_each(|fact| fact.stamp(&file));
         self.prefixes.iter_mut().for_each(|fact| fact.stamp(&file));
         self.body.buckets.iter_mut().for_each(|fact| fact.stamp(&file));
@@ -140,6 +144,7 @@ impl ProviderFacts {
         all.extend(self.families.iter().map(|fact| (format!("headers {}", fact.names.join(", ")), fact.provenance())));
         all.extend(self.rate_limit_fields.iter().map(|fact| (format!("header {}", fact.header), fact.provenance())));
         all.extend(self.known.iter().map(|fact| (format!("headers {}", fact.headers.join(", ")), fact.provenance())));
+        all.extend(self.identities.iter().map(|fact| (format!("identity {}", fact.headers.join(", ")), fact.provenance())));
         all.extend(self.refusals.iter().map(|fact| (format!("header {}", fact.header), fact.provenance())));
         all.extend(self.prefixes.iter().map(|fact| (format!("headers {}*", fact.prefix), fact.provenance())));
         all.extend(self.body.provenances());

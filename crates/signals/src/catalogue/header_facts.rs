@@ -156,6 +156,14 @@ fact!(
 );
 
 fact!(
+    /// Headers that name whose quota an answer was about.
+    IdentityFact {
+        /// Their names, lower case; the first one that is there counts.
+        headers: Vec<String>,
+    }
+);
+
+fact!(
     /// A header of refusals whose value names the bucket that refused. It counts when no wait is addressed to the caller, which
     /// would speak of the same bucket.
     RefusalFact {

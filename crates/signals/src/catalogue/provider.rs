@@ -143,6 +143,11 @@ impl Provider {
         self.facts.aliases.iter().map(|fact| (fact.model.as_str(), fact.names.as_slice()))
     }
 
+    /// Headers that name the organisation whose quota an answer was about.
+    pub fn identity_headers(&self) -> impl Iterator<Item = &str> {
+        self.facts.identities.iter().flat_map(|fact| &fact.headers).map(String::as_str)
+    }
+
     /// Endpoints (path patterns, first match counts) and whether calls to them may be sent twice.
     pub fn endpoints(&self) -> impl Iterator<Item = (&str, Repeat)> {
         self.facts.endpoints.iter().map(|fact| (fact.path.as_str(), fact.repeat))
@@ -240,6 +245,9 @@ fn compile_names(facts: &ProviderFacts) -> Result<NameIndex, String> {
     for (index, refusal) in facts.refusals.iter().enumerate() {
         names.add(&lower(&refusal.header)?, Stored::Refusal(index));
         names.add(&lower(&refusal.reset)?, Stored::RefusalReset(index));
+    }
+    for header in facts.identities.iter().flat_map(|identity| &identity.headers) {
+        lower(header)?;
     }
     for header in facts.known.iter().flat_map(|known| &known.headers) {
         names.add(&lower(header)?, Stored::Known);

@@ -9,6 +9,7 @@ mod clock;
 mod draft;
 mod figures;
 mod hits;
+mod identity;
 mod quotas;
 mod rate_limit;
 mod reading;
@@ -21,6 +22,7 @@ mod waits;
 use paceline_core::signal::{AnswerKind, Signal, Source};
 use paceline_core::units::Span;
 
+pub use identity::identity;
 pub use reading::{BucketReading, Reading, Rule};
 
 use crate::answer::Answer;

@@ -1,5 +1,6 @@
 //! What learning knows of a bucket's pace and of a service's health, to messages and back.
 
+use paceline_core::backing::{Backing, MOST_REPORTS};
 use paceline_core::breaker::Breaker;
 use paceline_core::ceiling::Ceiling;
 use paceline_core::drain::{Base, Drain};
@@ -12,6 +13,19 @@ use super::wire;
 /// `None` for what is as at the beginning: most buckets need none of this.
 fn unless_new<T: Default + PartialEq, W>(state: &T, write: impl FnOnce(&T) -> W) -> Option<W> {
     (*state != T::default()).then(|| write(state))
+}
+
+pub(super) fn write_backing(backing: &Backing) -> Option<wire::Backing> {
+    unless_new(backing, |Backing { at, reports }| wire::Backing { at: at.as_micros(), reports: *reports })
+}
+
+pub(super) fn read_backing(stored: Option<wire::Backing>, checks: &mut Checks) -> Backing {
+    let Some(stored) = stored else { return Backing::default() };
+    Backing { at: checks.instant(stored.at), reports: reports(stored.reports, checks) }
+}
+
+pub(super) fn reports(stored: u32, checks: &mut Checks) -> u32 {
+    checks.only_if(stored <= MOST_REPORTS, stored).unwrap_or(0)
 }
 
 pub(super) fn write_named_end(end: &NamedEnd) -> wire::NamedEnd {
@@ -46,8 +60,10 @@ pub(super) fn read_trail(stored: wire::Trail, checks: &mut Checks) -> Trail {
 }
 
 pub(super) fn write_drain(drain: &Drain) -> Option<wire::Drain> {
-    unless_new(drain, |Drain { per_minute, base }| wire::Drain {
+    unless_new(drain, |Drain { per_minute, base, last, backing }| wire::Drain {
+        last: last.as_milli(),
         per_minute: per_minute.as_milli(),
+        backing: write_backing(backing),
         base: base.map(|Base { mark, remaining, at, took }| wire::DrainBase {
             mark,
             remaining: remaining.as_milli(),
@@ -68,7 +84,12 @@ pub(super) fn read_drain(stored: wire::Drain, checks: &mut Checks) -> Drain {
         };
         (checks.found == before).then_some(base)
     });
-    Drain { per_minute: checks.amount(stored.per_minute), base }
+    Drain {
+        per_minute: checks.amount(stored.per_minute),
+        base,
+        last: checks.amount(stored.last),
+        backing: read_backing(stored.backing, checks),
+    }
 }
 
 pub(super) fn write_ceiling(ceiling: &Ceiling) -> Option<wire::Ceiling> {

@@ -9,7 +9,7 @@ use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, LaneTurn, MOST_LANE_TURNS};
 use paceline_core::level::{Level, Rate};
 use paceline_core::lineage::{Lineage, MOST_WRITERS, Writer};
-use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::plan::{BucketId, BucketPlan, OurPart, Owner, Portion, Refill, StartLevel};
 use paceline_core::provisional::{MOST_PROVISIONAL, Place, Provisional};
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli};
 use paceline_core::usage::UsageBook;
@@ -111,6 +111,7 @@ fn bucket(stored: wire::Bucket, now: FleetTime, checks: &mut Checks) -> Option<B
         holds: checks.holds(stored.holds, now),
         calm: calm(stored.calm.unwrap_or_default(), checks),
         proven: checks.stock(stored.proven),
+        proof: pace::read_backing(stored.proof, checks),
         lowest: stored.lowest.map(|lowest| checks.stock(lowest)),
         trail: pace::read_trail(stored.trail.unwrap_or_default(), checks),
         drain: pace::read_drain(stored.drain.unwrap_or_default(), checks),
@@ -149,7 +150,15 @@ fn bucket_plan(plan: &wire::Plan, id: BucketId, meter: Arc<str>, checks: &mut Ch
         calendar: calendar(plan, checks),
         start: if plan.start == wire::START_FULL { StartLevel::Full } else { StartLevel::Cautious },
         learn_above: plan.learn_above,
+        ours: our_part(plan, checks),
     }
+}
+
+fn our_part(plan: &wire::Plan, checks: &mut Checks) -> OurPart {
+    let whole = Portion::WHOLE.as_millionths();
+    let most = plan.our_most.unwrap_or(whole);
+    checks.require((1..=whole).contains(&most) && plan.our_least <= whole);
+    OurPart { least: Portion::from_millionths(plan.our_least), most: Portion::from_millionths(most.max(1)) }
 }
 
 /// A zone that only later releases know is no damage: the configuration names the calendar again with the next call.
@@ -183,6 +192,7 @@ fn learned(stored: wire::Learned, checks: &mut Checks) -> Learned {
         ends_move: stored.ends_move,
         ends_stand: stored.ends_stand,
         named_end: stored.named_end.and_then(|end| pace::read_named_end(&end, checks)),
+        backing: pace::read_backing(stored.backing, checks),
     }
 }
 
@@ -219,6 +229,7 @@ fn observed(stored: &wire::Observed, checks: &mut Checks) -> Option<Observation>
         mark: checks.mark(stored.mark),
         remaining: checks.stock(stored.remaining),
         at: checks.instant(stored.at),
+        reports: pace::reports(stored.reports, checks),
     };
     (checks.found == before).then_some(seen)
 }
@@ -231,7 +242,7 @@ fn check_levels(state: &mut BucketState, checks: &mut Checks) {
         level.carry = level.carry.min(most_carry);
     }
     let Some(rate) = state.rate().filter(|_| state.started) else { return };
-    let burst = state.plan.burst.map_or(rate.capacity, Milli::from_units).min(rate.capacity);
+    let burst = state.most_at_once(&rate);
     for (level, most) in [(&state.level, rate.capacity), (&state.burst, burst)] {
         checks.require(level.amount <= most && is_payable(level.amount, &rate));
     }

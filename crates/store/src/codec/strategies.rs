@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use paceline_core::amounts::Amounts;
+use paceline_core::backing::{Backing, MOST_REPORTS};
 use paceline_core::breaker::Breaker;
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
@@ -14,7 +15,7 @@ use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
 use paceline_core::level::{Level, Rate};
 use paceline_core::lineage::{Lineage, Writer};
-use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::plan::{BucketId, BucketPlan, OurPart, Owner, Portion, Refill, StartLevel};
 use paceline_core::provisional::{Place, Provisional};
 use paceline_core::shape::NamedEnd;
 use paceline_core::signal::Source;
@@ -101,16 +102,19 @@ fn bucket() -> impl Strategy<Value = BucketState> {
                 spreading,
                 fired_at_turn,
                 paced_until,
-                observed: observed.map(|(mark, remaining, at)| Observation { mark, remaining, at }),
+                observed: observed.map(|(mark, remaining, at)| Observation { mark, remaining, at, reports: 7 }),
                 typical,
                 typical_reserved: typical,
                 calm: Calm { until: opens_at, length: Span::from_micros(fired_at_turn.clamp(0, 900_000_000)), mark: fired },
                 proven: typical,
+                proof: backing(paced_until),
                 lowest: observed.map(|(_, remaining, _)| remaining),
                 trail: Trail { at: level_at, fired, before: fired_at_turn },
                 drain: Drain {
                     per_minute: Milli::ZERO - typical,
                     base: observed.map(|(mark, remaining, at)| Base { mark, remaining, at, took: Span::from_millis(300) }),
+                    last: typical,
+                    backing: backing(window_end),
                 },
                 ceiling: ceiling(fired, fired_at_turn, typical, window_end),
                 started,
@@ -123,6 +127,10 @@ fn bucket() -> impl Strategy<Value = BucketState> {
             state
         },
     )
+}
+
+fn backing(at: FleetTime) -> Backing {
+    Backing { at, reports: u32::try_from(at.as_micros().rem_euclid(i64::from(MOST_REPORTS))).unwrap() }
 }
 
 fn ceiling(mark: i64, earlier: i64, amount: Milli, at: FleetTime) -> Ceiling {
@@ -152,7 +160,7 @@ fn set_levels(state: &mut BucketState, level_at: FleetTime, burst_at: FleetTime,
     let carry = i64::try_from(i128::from(per - 1) * i128::from(carry_part) / 1_000).unwrap();
     let rate = state.rate().filter(|_| state.started);
     let rate = rate.unwrap_or(Rate::new(Milli::MAX, Span::from_micros(1), Milli::MAX));
-    let burst = state.plan.burst.map_or(rate.capacity, Milli::from_units).min(rate.capacity);
+    let burst = state.most_at_once(&rate);
     let part_of = |amount: Milli, part: i64| {
         let part = i128::from(amount.as_milli()) * i128::from(part) / 1_000;
         Milli::from_milli(i64::try_from(part).unwrap())
@@ -174,7 +182,13 @@ fn plan() -> impl Strategy<Value = BucketPlan> {
                 unit: CalendarUnit::ALL[usize::try_from(limit % 3).unwrap()],
                 zone: if limit % 2 == 0 { Zone::utc() } else { Zone::named("America/Los_Angeles").unwrap() },
             });
-            BucketPlan { id, meter: Arc::from(meter), limit, per, capacity, burst, refill, calendar, start, learn_above }
+            let millionths = |units: Option<u64>| u32::try_from(units.unwrap_or(u64::MAX) % 1_000_000).unwrap();
+            let ours = OurPart {
+                least: Portion::from_millionths(millionths(capacity)),
+                most: Portion::from_millionths(1 + millionths(burst)),
+            };
+            let meter = Arc::from(meter);
+            BucketPlan { id, meter, limit, per, capacity, burst, refill, calendar, start, learn_above, ours }
         },
     )
 }
@@ -206,6 +220,7 @@ fn learned() -> impl Strategy<Value = Learned> {
             ends_move,
             ends_stand: !ends_move,
             named_end,
+            backing: named_end.map_or_else(Backing::default, |end| backing(end.latest)),
         },
     )
 }

@@ -9,7 +9,7 @@ use paceline_core::amounts::Amounts;
 use paceline_core::bucket::BucketState;
 use paceline_core::floor::Floor;
 use paceline_core::level::Level;
-use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::plan::{BucketId, BucketPlan, OurPart, Owner, Refill, StartLevel};
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
 use paceline_core::usage::{CallKind, Form, UsageBook};
@@ -36,6 +36,7 @@ fn bucket(name: &str, start: StartLevel) -> BucketState {
         calendar: None,
         start,
         learn_above: false,
+        ours: OurPart::default(),
     });
     bucket.started = true;
     bucket.level = Level::new(Milli::from_units(50), NOW);
@@ -298,7 +299,7 @@ fn headers_compare_as_bytes() {
 fn is_sound(value: &ScopeValue) -> bool {
     let levels = value.buckets.iter().filter(|bucket| bucket.started).all(|bucket| {
         let Some(rate) = bucket.rate() else { return true };
-        let burst = bucket.plan.burst.map_or(rate.capacity, Milli::from_units);
+        let burst = bucket.most_at_once(&rate);
         bucket.level.amount <= rate.capacity
             && bucket.burst.amount <= rate.capacity.min(burst)
             && rate.time_for(Milli::ZERO - bucket.level.amount) <= LONGEST_FLOOR + rate.per

@@ -131,6 +131,8 @@ pub(super) struct Bucket {
     pub(super) ceiling: Option<Ceiling>,
     #[prost(sint64, optional, tag = "44")]
     pub(super) lowest: Option<i64>,
+    #[prost(message, optional, tag = "45")]
+    pub(super) proof: Option<Backing>,
     #[prost(message, optional, tag = "50")]
     pub(super) interactive: Option<ClassTurn>,
     #[prost(message, optional, tag = "51")]
@@ -201,6 +203,11 @@ pub(super) struct Plan {
     pub(super) start: u32,
     #[prost(bool, tag = "11")]
     pub(super) learn_above: bool,
+    /// Which part of the limit is ours, in millionths: at most (absent: all of it), and at least.
+    #[prost(uint32, optional, tag = "40")]
+    pub(super) our_most: Option<u32>,
+    #[prost(uint32, tag = "41")]
+    pub(super) our_least: u32,
     /// One of the `CALENDAR_` numbers.
     #[prost(uint32, tag = "60")]
     pub(super) calendar: u32,
@@ -250,6 +257,17 @@ pub(super) struct Learned {
     pub(super) named_end: Option<NamedEnd>,
     #[prost(bool, tag = "42")]
     pub(super) ends_stand: bool,
+    #[prost(message, optional, tag = "43")]
+    pub(super) backing: Option<Backing>,
+}
+
+/// What speaks for a learned value.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Backing {
+    #[prost(sint64, tag = "1")]
+    pub(super) at: i64,
+    #[prost(uint32, tag = "2")]
+    pub(super) reports: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -282,6 +300,10 @@ pub(super) struct Drain {
     pub(super) per_minute: i64,
     #[prost(message, optional, tag = "2")]
     pub(super) base: Option<DrainBase>,
+    #[prost(message, optional, tag = "40")]
+    pub(super) backing: Option<Backing>,
+    #[prost(sint64, tag = "41")]
+    pub(super) last: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -380,6 +402,8 @@ pub(super) struct Observed {
     pub(super) remaining: i64,
     #[prost(sint64, tag = "3")]
     pub(super) at: i64,
+    #[prost(uint32, tag = "40")]
+    pub(super) reports: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -8,7 +8,7 @@ use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
 use paceline_core::level::Level;
 use paceline_core::lineage::Writer;
-use paceline_core::plan::{BucketId, BucketPlan, Owner, Refill, StartLevel};
+use paceline_core::plan::{BucketId, BucketPlan, OurPart, Owner, Portion, Refill, StartLevel};
 use paceline_core::provisional::{Place, Provisional};
 use paceline_core::units::{Milli, Span};
 use paceline_core::value::{GroupState, ScopeValue};
@@ -84,6 +84,7 @@ fn bucket(state: &BucketState) -> wire::Bucket {
         started,
         calm,
         proven,
+        proof,
         lowest,
         trail,
         drain,
@@ -115,6 +116,7 @@ fn bucket(state: &BucketState) -> wire::Bucket {
             mark: calm.mark,
         }),
         proven: proven.as_milli(),
+        proof: pace::write_backing(proof),
         lowest: lowest.map(Milli::as_milli),
         trail: pace::write_trail(trail),
         drain: pace::write_drain(drain),
@@ -136,8 +138,19 @@ fn class_turn(turn: &ClassTurn) -> Option<wire::ClassTurn> {
 }
 
 fn plan(plan: &BucketPlan) -> wire::Plan {
-    let BucketPlan { id: BucketId { owner, name }, meter, limit, per, capacity, burst, refill, calendar, start, learn_above } =
-        plan;
+    let BucketPlan {
+        id: BucketId { owner, name },
+        meter,
+        limit,
+        per,
+        capacity,
+        burst,
+        refill,
+        calendar,
+        start,
+        learn_above,
+        ours: OurPart { least, most },
+    } = plan;
     let (owner_kind, owner) = self::owner(owner);
     wire::Plan {
         owner_kind,
@@ -159,6 +172,8 @@ fn plan(plan: &BucketPlan) -> wire::Plan {
             StartLevel::Full => wire::START_FULL,
         },
         learn_above: *learn_above,
+        our_most: Some(most.as_millionths()).filter(|_| *most < Portion::WHOLE),
+        our_least: least.as_millionths(),
         calendar: match calendar.as_ref().map(|calendar| calendar.unit) {
             None => wire::CALENDAR_NONE,
             Some(CalendarUnit::Day) => wire::CALENDAR_DAY,
@@ -170,8 +185,20 @@ fn plan(plan: &BucketPlan) -> wire::Plan {
 }
 
 fn learned(learned: &Learned) -> wire::Learned {
-    let Learned { limit, per, windowed, candidate, agreeing, candidate_mark, brim, anchor, ends_move, ends_stand, named_end } =
-        *learned;
+    let Learned {
+        limit,
+        per,
+        windowed,
+        candidate,
+        agreeing,
+        candidate_mark,
+        brim,
+        anchor,
+        ends_move,
+        ends_stand,
+        named_end,
+        backing,
+    } = *learned;
     wire::Learned {
         limit,
         per: per.map(Span::as_micros),
@@ -184,6 +211,7 @@ fn learned(learned: &Learned) -> wire::Learned {
         ends_move,
         ends_stand,
         named_end: named_end.as_ref().map(pace::write_named_end),
+        backing: pace::write_backing(&backing),
     }
 }
 
@@ -193,8 +221,8 @@ fn level(level: &Level) -> wire::Level {
 }
 
 fn observed(seen: &Observation) -> wire::Observed {
-    let Observation { mark, remaining, at } = *seen;
-    wire::Observed { mark, remaining: remaining.as_milli(), at: at.as_micros() }
+    let Observation { mark, remaining, at, reports } = *seen;
+    wire::Observed { mark, remaining: remaining.as_milli(), at: at.as_micros(), reports }
 }
 
 fn floor(floor: Floor) -> wire::Floor {

@@ -2,7 +2,8 @@
 
 use paceline_proto::convert;
 use paceline_proto::v1::{
-    Bucket, Floor, GetScopeResponse, Group, Lane, Mode, ModeShare, Priority, Refill, ScopeSummary, UnreadHeader,
+    Bucket, Evidence, Floor, GetScopeResponse, Group, Lane, LearnedUsage, Mode, ModeShare, Priority, Refill, ScopeSummary,
+    UnreadHeader,
 };
 use prost_types::Duration;
 use serde_json::{Value, json};
@@ -30,6 +31,7 @@ fn scope(scope: &GetScopeResponse) -> Value {
             "would_deny": calls.would_deny,
             "prevented": calls.prevented,
         })),
+        "organisations": scope.organisations,
         "waiting": scope.lanes.iter().map(|lane| lane.depth).sum::<u64>(),
         "in_flight": scope.in_flight,
         "floor": scope.floor.as_ref().map(floor),
@@ -37,6 +39,7 @@ fn scope(scope: &GetScopeResponse) -> Value {
         "groups": scope.groups.iter().map(group).collect::<Vec<_>>(),
         "lanes": scope.lanes.iter().map(lane).collect::<Vec<_>>(),
         "unread": scope.unread.iter().map(unread).collect::<Vec<_>>(),
+        "usage": scope.usage.iter().map(usage).collect::<Vec<_>>(),
     })
 }
 
@@ -75,6 +78,34 @@ fn bucket(bucket: &Bucket) -> Value {
         "floor": bucket.floor.as_ref().map(floor),
         "foreign_drain_per_min": bucket.foreign_drain,
         "limit_measured_per_min": bucket.limit_measured,
+        "at_once": bucket.at_once,
+        "use": bucket.r#use,
+        "share": bucket.share,
+        "evidence": {
+            "level": bucket.level_evidence.as_ref().map(evidence),
+            "limit_learned": bucket.limit_evidence.as_ref().map(evidence),
+            "foreign_drain": bucket.foreign_drain_evidence.as_ref().map(evidence),
+            "limit_measured": bucket.limit_measured_evidence.as_ref().map(evidence),
+            "at_once": bucket.at_once_evidence.as_ref().map(evidence),
+        },
+    })
+}
+
+/// What speaks for a learned value.
+fn evidence(evidence: &Evidence) -> Value {
+    json!({ "age_ms": millis(evidence.age.as_ref()), "reports": evidence.reports, "confidence": evidence.confidence })
+}
+
+fn usage(seen: &LearnedUsage) -> Value {
+    json!({
+        "model": seen.model,
+        "label": seen.label,
+        "media": seen.media,
+        "meter": seen.meter,
+        "median": seen.median,
+        "likely": seen.likely,
+        "calls": seen.calls,
+        "age_ms": millis(seen.age.as_ref()),
     })
 }
 

@@ -3,11 +3,15 @@
 use std::fmt::Write as _;
 
 use paceline_core::units::Span;
-use paceline_proto::v1::{Bucket, Floor, GetScopeResponse, Lane, ModeShare, Refill, ScopeSummary, WatchedCalls};
+use paceline_proto::v1::{
+    Bucket, Evidence, Floor, GetScopeResponse, Lane, LearnedUsage, ModeShare, Refill, ScopeSummary, WatchedCalls,
+};
 use paceline_proto::{convert, v1};
 use prost_types::Duration;
 
 const ENFORCE: i32 = v1::Mode::Enforce as i32;
+/// More kinds of calls than these are only counted.
+const MOST_USAGE: usize = 20;
 
 /// How many scopes a hint names.
 const MOST_NAMED: usize = 8;
@@ -56,6 +60,10 @@ fn one(scope: &GetScopeResponse) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  nothing is sent for {}", floor(Some(held)));
     }
+    if !scope.organisations.is_empty() {
+        let names = scope.organisations.iter().map(|name| printable(name)).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "  answers name several organisations: {names}; give each its own account name");
+    }
     write_modes(&mut text, scope);
     for group in scope.groups.iter().filter(|group| group.floor.is_some()) {
         let _ = writeln!(text, "  nothing is sent to {} for {}", printable(&group.key), floor(group.floor.as_ref()));
@@ -66,6 +74,7 @@ fn one(scope: &GetScopeResponse) -> String {
         rows.extend(scope.buckets.iter().map(bucket));
         text.push_str(&table(&rows, "  "));
     }
+    text.push_str(&uses(&scope.usage));
     if !scope.lanes.is_empty() {
         let mut rows = vec![row(["LANE", "CLASS", "TENANT", "WAITING", "OLDEST", "WAITS FOR"])];
         rows.extend(scope.lanes.iter().map(lane));
@@ -137,7 +146,10 @@ fn bucket(bucket: &Bucket) -> Vec<String> {
         _ => bucket.window.as_ref().map_or_else(|| "?".to_owned(), |window| span(window).to_string()),
     };
     let said = match (bucket.observed_remaining, &bucket.observed_age) {
-        (Some(left), Some(age)) => format!("{left}, {} ago", span(age)),
+        (Some(left), Some(age)) => match &bucket.level_evidence {
+            Some(Evidence { reports, .. }) if *reports > 1 => format!("{left}, {} ago, {reports} agree", span(age)),
+            _ => format!("{left}, {} ago", span(age)),
+        },
         _ => "-".to_owned(),
     };
     vec![
@@ -153,17 +165,51 @@ fn bucket(bucket: &Bucket) -> Vec<String> {
     ]
 }
 
-/// What answers have shown: the limit told, what passes where none is told, what somebody else takes.
+/// What answers have shown, and what speaks for it: the limit told, what passes where none is told, what somebody else takes, what
+/// may go together.
 fn learned(bucket: &Bucket) -> String {
     let told = match (bucket.limit_learned, bucket.limit_measured) {
-        (Some(limit), _) => limit.to_string(),
-        (None, Some(measured)) => format!("measured {measured:.0}/min"),
+        (Some(limit), _) => format!("{limit}{}", backed(bucket.limit_evidence.as_ref())),
+        (None, Some(measured)) => format!("measured {measured:.0}/min{}", backed(bucket.limit_measured_evidence.as_ref())),
         (None, None) => "-".to_owned(),
     };
-    match bucket.foreign_drain {
-        Some(drain) => format!("{told}, others take {drain:.0}/min"),
-        None => told,
+    let mut shown = vec![told];
+    let others = bucket.foreign_drain.map(|drain| format!("others take {drain:.0}/min"));
+    shown.extend(others.map(|others| others + &backed(bucket.foreign_drain_evidence.as_ref())));
+    // Nothing to tell where all of it may go together.
+    let is_whole = |units: &f64| bucket.limit_effective.is_none_or(|limit| *units >= limit as f64);
+    shown.extend(bucket.at_once.filter(|units| !is_whole(units)).map(|units| format!("{units:.0} at once")));
+    shown.join(", ")
+}
+
+/// How many reports have said it, and how long ago the last one did.
+fn backed(evidence: Option<&Evidence>) -> String {
+    evidence.map_or_else(String::new, |evidence| format!(" ({}x, {} ago)", evidence.reports, length(evidence.age.as_ref())))
+}
+
+/// What calls were seen to use.
+fn uses(usage: &[LearnedUsage]) -> String {
+    if usage.is_empty() {
+        return String::new();
     }
+    let mut rows = vec![row(["CALLS OF", "LABEL", "METER", "HALF USE", "NINE OF TEN USE", "CALLS", "LAST"])];
+    rows.extend(usage.iter().take(MOST_USAGE).map(|seen| {
+        let model = if seen.model.is_empty() { "any model of".to_owned() } else { printable(&seen.model) };
+        vec![
+            if seen.media { format!("{model} (media)") } else { model },
+            if seen.label.is_empty() { "-".to_owned() } else { printable(&seen.label) },
+            printable(&seen.meter),
+            seen.median.to_string(),
+            seen.likely.to_string(),
+            seen.calls.to_string(),
+            format!("{} ago", length(seen.age.as_ref())),
+        ]
+    }));
+    let mut text = table(&rows, "  ");
+    if usage.len() > MOST_USAGE {
+        let _ = writeln!(text, "  and {} more: --json shows all", usage.len() - MOST_USAGE);
+    }
+    text
 }
 
 fn lane(lane: &Lane) -> Vec<String> {

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use paceline_proto::v1::{
-    Bucket, Floor, GetScopeResponse, Group, Lane, Mode, ModeShare, Priority, Refill, ScopeSummary, Source, UnreadHeader,
-    WatchedCalls,
+    Bucket, Evidence, Floor, GetScopeResponse, Group, Lane, LearnedUsage, Mode, ModeShare, Priority, Refill, ScopeSummary,
+    Source, UnreadHeader, WatchedCalls,
 };
 use prost_types::Duration;
 
@@ -16,6 +16,10 @@ fn length(millis: i64) -> Option<Duration> {
 
 fn floor() -> Option<Floor> {
     Some(Floor { ends_in: length(8_800), source: Source::RetryAfterSeconds.into(), age: length(1_200) })
+}
+
+fn evidence(reports: u32, millis: i64) -> Option<Evidence> {
+    Some(Evidence { age: length(millis), reports, confidence: 0.9 })
 }
 
 fn busy() -> GetScopeResponse {
@@ -31,6 +35,10 @@ fn busy() -> GetScopeResponse {
         observed_remaining: Some(12),
         observed_age: length(2_000),
         foreign_drain: Some(148.6),
+        level_evidence: evidence(12, 2_000),
+        limit_evidence: evidence(35, 2_000),
+        foreign_drain_evidence: evidence(4, 3_000),
+        at_once: Some(40.0),
         ..Bucket::default()
     };
     let held = Bucket {
@@ -58,6 +66,16 @@ fn busy() -> GetScopeResponse {
         }],
         in_flight: 4,
         floor: None,
+        usage: vec![LearnedUsage {
+            model: "gpt-4o".into(),
+            label: "search".into(),
+            media: false,
+            meter: "tokens".into(),
+            median: 900,
+            likely: 1_800,
+            calls: 35,
+            age: length(2_000),
+        }],
         unread: vec![UnreadHeader {
             name: "x-quota-left".into(),
             count: 12,
@@ -82,10 +100,12 @@ fn a_scope_reads_at_a_glance() {
     let expected = "\
 openai/prod\u{fffd}[2J: 3 waiting, 4 in flight
   nothing is sent to gpt-4o for 8.8 s (retry after seconds, set 1.2 s ago)
-  BUCKET               GROUP   LEVEL  LIMIT  PER        CONFIGURED  LEARNED                   PROVIDER SAID LEFT  FLOOR
-  requests             gpt-4o  -3     500    1 min      -           500, others take 149/min  12, 2 s ago         -
-  account/concurrency  -       60     64     in flight  64          -                         -                   -
-  tokens               gpt-4o  ?      ?      ?          -           -                         -                   -
+  BUCKET               GROUP   LEVEL  LIMIT  PER        CONFIGURED  LEARNED                                                            PROVIDER SAID LEFT     FLOOR
+  requests             gpt-4o  -3     500    1 min      -           500 (35x, 2 s ago), others take 149/min (4x, 3 s ago), 40 at once  12, 2 s ago, 12 agree  -
+  account/concurrency  -       60     64     in flight  64          -                                                                  -                      -
+  tokens               gpt-4o  ?      ?      ?          -           -                                                                  -                      -
+  CALLS OF  LABEL   METER   HALF USE  NINE OF TEN USE  CALLS  LAST
+  gpt-4o    search  tokens  900       1800             35     2 s ago
   LANE    CLASS  TENANT  WAITING  OLDEST  WAITS FOR
   gpt-4o  batch  ads     3        12 s    retry after seconds
 ";
@@ -126,6 +146,7 @@ fn share(mode: Mode, share: f64) -> ModeShare {
 fn what_is_only_watched_is_said() {
     let scope = GetScopeResponse {
         modes: vec![share(Mode::Shadow, 1.0)],
+        organisations: vec!["acme".into(), "org-0123...cdef".into()],
         watched: Some(WatchedCalls { asks: 1_200, would_wait: 300, would_deny: 2, prevented: 41 }),
         groups: vec![Group { key: "gpt-4o".into(), modes: vec![share(Mode::Enforce, 1.0)], ..Group::default() }],
         ..GetScopeResponse::default()
@@ -136,6 +157,7 @@ fn what_is_only_watched_is_said() {
         "  mode of gpt-4o: enforce\n",
         "1200 calls; enforced, 300 would have waited, 2 would",
         "41 refusals",
+        "  answers name several organisations: acme, org-0123...cdef; give each its own account name\n",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -167,6 +189,9 @@ fn programs_get_names_and_milliseconds() {
     assert_eq!(scope["groups"][0]["floor"]["source"], "retry_after_seconds");
     assert_eq!(scope["buckets"][0]["window_ms"], 60_000.0);
     assert_eq!(scope["buckets"][1]["refill"], "held");
+    assert_eq!(scope["buckets"][0]["evidence"]["foreign_drain"]["reports"], 4);
+    assert_eq!(scope["buckets"][0]["evidence"]["level"]["age_ms"], 2_000.0);
+    assert_eq!(scope["usage"][0]["likely"], 1_800);
     assert_eq!(scope["buckets"][2]["level"], serde_json::Value::Null);
     assert_eq!(
         (&scope["lanes"][0]["priority"], &scope["lanes"][0]["waits_for"]),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use paceline_core::mode::Modes;
-use paceline_core::plan::{BucketId, BucketPlan, Class, ClassPolicy, GroupPlan, Owner, Refill, StartLevel};
+use paceline_core::plan::{BucketId, BucketPlan, Class, ClassPolicy, GroupPlan, OurPart, Owner, Refill, StartLevel};
 use paceline_core::retry_budget::RetryPolicy;
 use paceline_core::units::Span;
 
@@ -23,6 +23,7 @@ pub fn unknown(meter: &str) -> BucketPlan {
         calendar: None,
         start: StartLevel::Cautious,
         learn_above: false,
+        ours: OurPart::default(),
     }
 }
 
