@@ -11,6 +11,7 @@
     reason = "a test that meets the unexpected has failed, and says where by panicking; figures are shown on demand"
 )]
 
+mod away;
 mod fleets;
 mod lanes;
 mod laws;

@@ -163,7 +163,7 @@ impl Panels {
         drawing.text((x, y + 16.0), MIDDLE, Anchor::Start, colours::INK, name);
         drawing.text((x, y + 32.0), SMALL, Anchor::Start, colours::FAINT_INK, summary(run));
         y += COLUMN_HEAD;
-        let scale = if self.sends.by_root { "calls per second (root scale)" } else { "calls per second" };
+        let scale = if self.sends.by_root { "calls/s (root scale)" } else { "calls per second" };
         let level_words = match run.level_meter.as_str() {
             "" => "left".to_owned(),
             meter => format!("{} left", meter.replace('_', " ")),

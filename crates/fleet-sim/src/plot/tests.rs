@@ -87,7 +87,7 @@ fn the_svg_is_well_formed_and_says_what_it_shows() {
         ">a&lt;b&gt;<",
         "4 min · 5,980 calls sent, 0.0 % of them rejected",
         ">time (s)<",
-        ">calls per second (root scale)<",
+        ">calls/s (root scale)<",
         ">requests left<",
         ">callers waiting<",
         ">pacing<",
