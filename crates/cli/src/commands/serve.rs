@@ -22,6 +22,9 @@ Examples:
   # Next to live traffic: every call goes at once, and what would have been is counted
   paceline serve --mode shadow
 
+  # Keep what becomes of each call, to try another configuration with it: paceline simulate --trace
+  paceline serve --record calls.jsonl
+
   # On free ports, for a test; the first line of output is `listening grpc=ADDR http=ADDR`
   paceline serve --grpc 127.0.0.1:0 --http 127.0.0.1:0
 
