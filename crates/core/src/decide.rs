@@ -3,7 +3,6 @@
 //!
 //! Order says who is next; only levels say whether. Every grant debits every bucket it touches or none.
 
-use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -11,28 +10,26 @@ use rand::Rng;
 
 use crate::bucket::BucketState;
 use crate::charge::cost_in;
-use crate::delays::{self, Cause, DelayPart, RunnerUp};
+use crate::delays::{self, Cause, DelayPart, RunnerUp, describe};
 use crate::denial::{Denial, Reason};
 use crate::exhausted;
-use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::jitter::uniform;
 use crate::lanes::{self, Line};
 use crate::lease::Charge;
-use crate::opening::Opening;
-use crate::plan::{CONCURRENCY, Class};
+use crate::outlook::{Outlook, charge_for, outlook, outlook_beside};
+use crate::plan::Class;
 use crate::provisional;
 use crate::queue::{Ask, AskId, Queue};
 use crate::signal::Source;
 use crate::units::{FleetTime, Milli, Span};
 use crate::value::{Binding, ScopeValue};
+use crate::verdict::verdict;
 
 /// A slot that is firm so long ahead reaches the worker in time.
 const IN_TIME: Span = Span::from_millis(5);
 /// After a floor, a call alone in line is moved within at most this.
 const ALONE_JITTER: Span = Span::from_secs(5);
-/// From this window on, an empty bucket is a used-up quota and not a wait.
-const QUOTA_WINDOW: Span = Span::from_secs(3_600);
 
 /// A granted slot.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,24 +70,6 @@ pub struct Pass {
     pub look_again_at: Option<FleetTime>,
 }
 
-/// What holds a call up, as found at one instant.
-#[derive(Clone, Debug)]
-pub struct Outlook {
-    /// When it may be sent.
-    pub opening: Opening,
-    /// About which bucket (empty: the group, the account or the call itself).
-    pub bucket: Arc<str>,
-    /// The second latest.
-    pub runner_up: Option<RunnerUp>,
-    /// The longest standing floor that is the provider's word.
-    pub floor: Option<Floor>,
-    /// The window of the binding bucket, if it is one.
-    pub per: Span,
-    /// When enough calls in flight will have ended, if only by expiry. Until then each may be renewed, so no slot is firm.
-    ends_at: FleetTime,
-    binding_bucket: Option<usize>,
-}
-
 /// Decides about every waiting call that can be decided now. `recheck`: floors or limits changed, so every call's bounds are
 /// looked at again, not only those of the heads.
 pub fn decide<R: Rng + ?Sized>(value: &mut ScopeValue, queue: &mut Queue, now: FleetTime, recheck: bool, rng: &mut R) -> Pass {
@@ -115,109 +94,6 @@ pub fn decide<R: Rng + ?Sized>(value: &mut ScopeValue, queue: &mut Queue, now: F
         sooner(&mut pass.look_again_at, back_at);
     }
     pass
-}
-
-/// What holds `ask` up at `now`. `waited`: it has been in line, so pacing and margin apply.
-pub fn outlook(value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime, waited: bool) -> Outlook {
-    outlook_beside(value, binding, ask, now, waited, |_| Milli::ZERO)
-}
-
-/// The same, beside what is kept in the buckets for others.
-fn outlook_beside(
-    value: &ScopeValue,
-    binding: &Binding,
-    ask: &Ask,
-    now: FleetTime,
-    waited: bool,
-    kept: impl Fn(usize) -> Milli,
-) -> Outlook {
-    let mut openings: Vec<(Opening, Option<usize>)> = Vec::with_capacity(binding.buckets.len() + 3);
-    let mut standing = None;
-    let group = value.groups.get(binding.group);
-    let call =
-        ask.not_before.map(|floor| Floor { until: floor.until, since: ask.asked_at.min(floor.until), source: floor.source });
-    for floor in
-        [value.floor, group.and_then(|group| group.floor), call].into_iter().flatten().filter(|floor| floor.holds_at(now))
-    {
-        openings.push((Opening { at: floor.until, at_best: floor.until, source: floor.source }, None));
-        note_floor(&mut standing, floor);
-    }
-    if let Some(breaker) = group.map(|group| group.breaker).filter(|breaker| breaker.is_probing(now)) {
-        openings.push((Opening { at: breaker.probing_until, at_best: now, source: Source::Backoff }, None));
-    }
-    let mut ends_at = now;
-    if let Some(opening) = ramp_opening(value, binding, now) {
-        ends_at = ends_at.max(opening.at);
-        openings.push((opening, None));
-    }
-    for index in &binding.buckets {
-        let Some(bucket) = value.buckets.get(*index) else { continue };
-        let (cost, _) = charge_for(value, ask, *index);
-        let opening = bucket.opens_beside(cost, kept(*index), now, waited);
-        if opening.source == Source::Concurrency {
-            ends_at = ends_at.max(opening.at);
-        }
-        openings.push((opening, Some(*index)));
-        if let Some(floor) = bucket.floor.filter(|floor| floor.holds_at(now)) {
-            note_floor(&mut standing, floor);
-        }
-    }
-    openings.sort_by_key(|(opening, _)| Reverse(opening.at));
-    let label = |index: Option<usize>| -> Arc<str> {
-        index
-            .and_then(|index| value.buckets.get(index))
-            .map_or_else(|| Arc::from(""), |bucket| Arc::from(bucket.plan.id.label()))
-    };
-    let best = openings.iter().map(|(opening, _)| opening.at_best).max().unwrap_or(now);
-    let (opening, index) = openings.first().copied().unwrap_or((Opening { at: now, at_best: now, source: Source::None }, None));
-    let runner_up = openings.get(1).map(|(second, index)| RunnerUp {
-        cause: Cause { source: if second.at > now { second.source } else { Source::Bucket }, bucket: label(*index) },
-        free_in: second.at.since(now),
-    });
-    Outlook {
-        opening: Opening { at_best: best, ..opening },
-        bucket: label(index),
-        runner_up: runner_up.filter(|_| opening.at > now),
-        floor: standing,
-        per: index.and_then(|index| value.buckets.get(index)).map_or(Span::ZERO, |bucket| bucket.effective().per),
-        ends_at,
-        binding_bucket: index,
-    }
-}
-
-/// What `ask` is charged in the bucket at `index`, and whether that was filled in.
-pub fn charge_for(value: &ScopeValue, ask: &Ask, index: usize) -> (Milli, bool) {
-    let Some(bucket) = value.buckets.get(index) else { return (Milli::ZERO, false) };
-    let (cost, guessed) = cost_in(value, ask, bucket);
-    // Only a guess is cut.
-    match ask.cost_estimated.then(|| bucket.capacity()).flatten() {
-        Some(capacity) if cost > capacity => (capacity, guessed),
-        _ => (cost, guessed),
-    }
-}
-
-fn note_floor(standing: &mut Option<Floor>, floor: Floor) {
-    if floor.source.is_providers_word() && standing.is_none_or(|longest| longest.until < floor.until) {
-        *standing = Some(floor);
-    }
-}
-
-/// While no limit of the group is known at all, calls in flight are bounded instead.
-fn ramp_opening(value: &ScopeValue, binding: &Binding, now: FleetTime) -> Option<Opening> {
-    let group = value.groups.get(binding.group)?;
-    let mut rated = value.rated(&binding.buckets).peekable();
-    rated.peek()?;
-    // A person who told how many may be in flight has told the limit there is.
-    let told = binding.plan.buckets.iter().any(|bucket| &*bucket.meter == CONCURRENCY && bucket.limit.is_some());
-    if told || rated.any(|bucket| bucket.told_rate().is_some() || bucket.ceiling.measured > Milli::ZERO) {
-        return None;
-    }
-    let one = Milli::from_units(1);
-    if group.flights.in_use(now) + one <= group.ramp {
-        return None;
-    }
-    let at = group.flights.frees_by_expiry(now, one).unwrap_or(FleetTime::MAX);
-    Some(Opening { at, at_best: now, source: Source::Ramp })
 }
 
 fn deny_overdue(queue: &mut Queue, now: FleetTime, pass: &mut Pass) {
@@ -260,81 +136,6 @@ fn check_bounds(value: &mut ScopeValue, queue: &mut Queue, id: AskId, now: Fleet
     {
         waiting.runner_up = seen.runner_up;
     }
-}
-
-/// Why `ask` cannot be let through in time, if it cannot: the first reason of the list.
-pub fn verdict(value: &ScopeValue, binding: &Binding, ask: &Ask, seen: &Outlook, now: FleetTime) -> Option<Denial> {
-    if let Some(denial) = too_large(value, binding, ask).or_else(|| exhausted::denial(value, binding, now)) {
-        return Some(denial);
-    }
-    let best = seen.opening.at_best;
-    let wait = best.since(now);
-    let late = best > ask.wait_until;
-    if late && seen.per >= QUOTA_WINDOW && matches!(seen.opening.source, Source::Bucket | Source::ResetHeader) {
-        return Some(Denial {
-            reason: Reason::QuotaExhausted,
-            retry_after: Some(wait),
-            detail: format!("the quota of {} per {} is used up; the next unit comes in {wait}", seen.bucket, seen.per),
-        });
-    }
-    if let Some(floor) = seen.floor.filter(|floor| floor.until.since(now) > ask.honor_cap) {
-        return Some(Denial {
-            reason: Reason::OverHonorCap,
-            retry_after: Some(floor.until.since(now)),
-            detail: format!(
-                "the provider said to wait ({}); {} of that are left, and a {} call waits {} for that at most",
-                floor.source.name(),
-                floor.until.since(now),
-                ask.class.name(),
-                ask.honor_cap
-            ),
-        });
-    }
-    let cause = || describe(&Cause { source: seen.opening.source, bucket: seen.bucket.clone() });
-    late.then(|| Denial { reason: Reason::Deadline, retry_after: Some(wait), detail: too_late(ask, wait, &cause(), now) })
-}
-
-/// Why a call that would wait `wait` for `cause` comes too late, in words.
-pub fn too_late(ask: &Ask, wait: Span, cause: &str, now: FleetTime) -> String {
-    let (bound, ends_in) = match ask.until_deadline {
-        true => ("the deadline", (ask.wait_until + ask.run).since(now)),
-        false => ("max_wait", ask.wait_until.since(now)),
-    };
-    let sent = match wait {
-        Span::ZERO => "even sent at once it would end too late".to_string(),
-        _ => format!("even alone in line it would wait {wait} for {cause}"),
-    };
-    let run = match ask.until_deadline && ask.run > Span::ZERO {
-        true => format!(": such calls typically run {}", ask.run),
-        false => String::new(),
-    };
-    format!("{sent}{run}, and {bound} ends in {ends_in}")
-}
-
-/// Why `ask` could not be let through in time even if nobody else wanted anything; charges nothing.
-pub fn hopeless(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Option<Denial> {
-    let binding = bind(value, ask, now);
-    let seen = outlook(value, &binding, ask, now, false);
-    verdict(value, &binding, ask, &seen, now)
-}
-
-fn too_large(value: &ScopeValue, binding: &Binding, ask: &Ask) -> Option<Denial> {
-    binding.plan.buckets.iter().zip(&binding.buckets).find_map(|(plan, index)| {
-        let bucket = value.buckets.get(*index)?;
-        let (cost, _) = charge_for(value, ask, *index);
-        let capacity = bucket.capacity().filter(|capacity| cost > *capacity)?;
-        Some(Denial {
-            reason: Reason::CostExceedsCapacity,
-            retry_after: None,
-            detail: format!(
-                "it costs {} {}, and {} holds {} at most: make the call smaller, or raise the limit if it is wrong",
-                cost.as_units_floor(),
-                plan.meter,
-                plan.id.label(),
-                capacity.as_units_floor()
-            ),
-        })
-    })
 }
 
 /// The buckets of a call, with a first level where nobody has used them.
@@ -575,24 +376,4 @@ pub(crate) fn begin_flight(value: &mut ScopeValue, binding: &Binding, hold_until
 
 fn sooner(look: &mut Option<FleetTime>, at: FleetTime) {
     *look = Some(look.map_or(at, |standing| standing.min(at)));
-}
-
-/// A cause in words.
-pub fn describe(cause: &Cause) -> String {
-    let what = match cause.source {
-        Source::None => "nothing",
-        Source::Pacing => "its paced slot",
-        Source::Bucket => "the bucket to refill",
-        Source::RetryAfterSeconds | Source::RetryAfterDate | Source::RetryAfterMs => "the end of the provider's Retry-After",
-        Source::ResetHeader => "the provider's reset",
-        Source::ErrorBody => "the end of the wait named in the provider's error",
-        Source::Backoff => "the end of our backoff after a refusal that named no wait",
-        Source::Ramp => "the first answers, which tell the limit",
-        Source::Concurrency => "a call in flight to end",
-        Source::FairShare => "calls before it in another lane",
-        Source::Jitter => "its jittered slot",
-        Source::Store => "the store",
-        Source::Paused => "a pause to end",
-    };
-    if cause.bucket.is_empty() { what.to_string() } else { format!("{what} ({})", cause.bucket) }
 }

@@ -121,3 +121,23 @@ impl Ledger {
             .collect()
     }
 }
+
+/// A cause in words.
+pub fn describe(cause: &Cause) -> String {
+    let what = match cause.source {
+        Source::None => "nothing",
+        Source::Pacing => "its paced slot",
+        Source::Bucket => "the bucket to refill",
+        Source::RetryAfterSeconds | Source::RetryAfterDate | Source::RetryAfterMs => "the end of the provider's Retry-After",
+        Source::ResetHeader => "the provider's reset",
+        Source::ErrorBody => "the end of the wait named in the provider's error",
+        Source::Backoff => "the end of our backoff after a refusal that named no wait",
+        Source::Ramp => "the first answers, which tell the limit",
+        Source::Concurrency => "a call in flight to end",
+        Source::FairShare => "calls before it in another lane",
+        Source::Jitter => "its jittered slot",
+        Source::Store => "the store",
+        Source::Paused => "a pause to end",
+    };
+    if cause.bucket.is_empty() { what.to_string() } else { format!("{what} ({})", cause.bucket) }
+}

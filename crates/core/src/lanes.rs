@@ -7,10 +7,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::decide::{bind, charge_for};
+use crate::decide::bind;
 use crate::fair::{MOST_LANE_TURNS, Service, Turn, lane_hash};
 use crate::lease::Serial;
 use crate::opening::Opening;
+use crate::outlook::charge_for;
 use crate::plan::{Class, ClassPolicy, Owner};
 use crate::queue::{Ask, LaneKey, Queue, Waiting};
 use crate::signal::Source;

@@ -10,19 +10,21 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::bucket::BucketState;
-use crate::decide::{self, Outlook, Slot};
-use crate::delays::Cause;
+use crate::decide::{self, Slot};
+use crate::delays::{self, Cause};
 use crate::denial::{Denial, Reason};
 use crate::floor::Floor;
 use crate::holds::Holds;
 use crate::lease::Charge;
 use crate::level::{Level, Rate};
+use crate::outlook::{self, Outlook};
 use crate::pacing::guard;
 use crate::plan::{BucketId, Class};
 use crate::queue::Ask;
 use crate::signal::Source;
 use crate::units::{FleetTime, Milli, Span};
 use crate::value::{Binding, ScopeValue};
+use crate::verdict;
 
 /// How long a call would wait for one in flight to end, where nobody knows how long those run.
 const UNTIL_ONE_ENDS: Span = Span::from_secs(1);
@@ -71,7 +73,7 @@ impl Line {
         let is_calm = value.rated(&binding.buckets).any(|bucket| bucket.is_calm(now));
         let would = {
             let seen = self.as_it_would_be(value, &binding, ask.class);
-            let outlook = decide::outlook(&seen, &binding, ask, now, has_line || is_calm || ahead > 0);
+            let outlook = outlook::outlook(&seen, &binding, ask, now, has_line || is_calm || ahead > 0);
             self.judge(&seen, &binding, ask, &outlook, ahead, now)
         };
         if would.denial.is_none() && (has_line || would.wait > Span::ZERO) {
@@ -113,7 +115,7 @@ impl Line {
     fn end_views(&mut self, value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime) {
         for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
             let Some(bucket) = value.buckets.get(*index) else { continue };
-            let (cost, _) = decide::charge_for(value, ask, *index);
+            let (cost, _) = outlook::charge_for(value, ask, *index);
             let is_over = match (self.views.get_mut(&plan.id), bucket.rate()) {
                 (Some(view), Some(rate)) => {
                     view.advance(bucket, &rate, now);
@@ -163,7 +165,7 @@ impl Line {
 
     fn judge(&self, seen: &ScopeValue, binding: &Binding, ask: &Ask, outlook: &Outlook, ahead: u64, now: FleetTime) -> Would {
         let cause = Cause { source: outlook.opening.source, bucket: outlook.bucket.clone() };
-        if let Some(denial) = decide::verdict(seen, binding, ask, outlook, now) {
+        if let Some(denial) = verdict::verdict(seen, binding, ask, outlook, now) {
             return Would { wait: Span::ZERO, cause, denial: Some(denial) };
         }
         let is_counted = matches!(outlook.opening.source, Source::Concurrency | Source::Ramp);
@@ -183,7 +185,7 @@ impl Line {
             retry_after: Some(wait),
             detail: format!(
                 "it would wait {wait} in line for {}, and {} ends in {}",
-                decide::describe(&cause),
+                delays::describe(&cause),
                 if ask.until_deadline { "the deadline" } else { "max_wait" },
                 ask.wait_until.since(now)
             ),
@@ -200,7 +202,7 @@ impl Line {
                 View { levels: [level; 3], window_end: bucket.window_end }
             });
             view.advance(bucket, &rate, now);
-            let (cost, _) = decide::charge_for(value, ask, *index);
+            let (cost, _) = outlook::charge_for(value, ask, *index);
             for level in view.levels.iter_mut().skip(ask.class.index()) {
                 level.amount -= cost;
             }
@@ -236,7 +238,7 @@ fn later_windows(seen: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime
     for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
         let Some(bucket) = seen.buckets.get(*index).filter(|bucket| bucket.is_windowed()) else { continue };
         let Some(rate) = bucket.rate().filter(|rate| rate.capacity > Milli::ZERO) else { continue };
-        let (cost, _) = decide::charge_for(seen, ask, *index);
+        let (cost, _) = outlook::charge_for(seen, ask, *index);
         let missing = (cost - bucket.level.amount).as_milli();
         if missing <= 0 || bucket.window_end <= now {
             continue;
@@ -255,7 +257,7 @@ fn spacing(seen: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime) -> S
     let per_call = binding.buckets.iter().filter_map(|index| {
         let bucket = seen.buckets.get(*index)?;
         let rate = bucket.rate()?;
-        let (cost, _) = decide::charge_for(seen, ask, *index);
+        let (cost, _) = outlook::charge_for(seen, ask, *index);
         Some(if bucket.is_windowed() { bucket.gap(cost, now) } else { rate.time_for(cost) })
     });
     per_call.max().unwrap_or(Span::ZERO)

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use paceline_core::amounts::Amounts;
-use paceline_core::decide;
 use paceline_core::denial::{Denial, Reason};
 use paceline_core::lease::{CallFloor, Lease};
 use paceline_core::plan::{ClassPolicy, GroupPlan};
 use paceline_core::queue::Ask;
 use paceline_core::tally::Sent;
 use paceline_core::units::{FleetTime, Span};
+use paceline_core::verdict;
 
 use super::used::kind_of;
 use super::{ReportInput, Scope};
@@ -55,6 +55,6 @@ impl Scope {
             prior: Vec::new(),
         };
         // One that is too large is told so in words, as the answer to its ask.
-        decide::hopeless(&mut self.value, &next, now).filter(|denial| denial.reason != Reason::CostExceedsCapacity)
+        verdict::hopeless(&mut self.value, &next, now).filter(|denial| denial.reason != Reason::CostExceedsCapacity)
     }
 }

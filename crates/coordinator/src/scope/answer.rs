@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use paceline_core::decide::{self, Slot};
+use paceline_core::decide::Slot;
 use paceline_core::delays::{DelayPart, RunnerUp};
 use paceline_core::lease::CallFloor;
 use paceline_core::mode::Mode;
+use paceline_core::outlook;
 use paceline_core::plan::{CONCURRENCY, Class};
 use paceline_core::queue::{Ask, AskId};
 use paceline_core::units::{FleetTime, Span};
@@ -174,14 +175,14 @@ impl Scope {
         let waiting = self.queue.get(id)?;
         let ask = waiting.ask.clone();
         let binding = self.value.bind(&ask.plan, now);
-        let seen = decide::outlook(&self.value, &binding, &ask, now, true);
+        let seen = outlook::outlook(&self.value, &binding, &ask, now, true);
         let standing = self.queue.standing(id);
         let lane = self.queue.lane_of(id)?;
         let absent_ahead = standing.ahead.saturating_sub(count(lane.waiting.range(..ask.stamp).count()));
         let cause = self.queue.cause_of(id)?;
         let runner_up: Option<RunnerUp> = waiting.runner_up.clone().or(seen.runner_up.clone());
         let estimated = self.estimate(&binding, &ask, &seen, standing.present_ahead + absent_ahead, now);
-        let charges = binding.buckets.iter().map(|index| decide::charge_for(&self.value, &ask, *index).0).collect();
+        let charges = binding.buckets.iter().map(|index| outlook::charge_for(&self.value, &ask, *index).0).collect();
         let lead = Span::from_micros(estimated.as_micros() / 10).max(Span::from_secs(1));
         let come_back_in =
             if self.is_draining { Span::ZERO } else { (estimated - lead).at_least_zero().min(Span::from_secs(30)) };

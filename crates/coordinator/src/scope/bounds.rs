@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use paceline_core::decide;
 use paceline_core::denial::{Denial, Reason};
 use paceline_core::lease::Repeat;
 use paceline_core::plan::{Class, ClassPolicy};
 use paceline_core::queue::{Ask, MOST_WAITING_IN_GROUP};
 use paceline_core::retry_budget;
 use paceline_core::units::{FleetTime, Span};
+use paceline_core::verdict;
 
 use super::ask::{Bounds, Past};
 use super::{AskInput, Effects, Event, ReplyId, Scope, reply_to};
@@ -42,7 +42,7 @@ impl Scope {
         let found = [too_late(input, ask, now), self.over_retry_budget(input, ask, now), self.line_is_full(ask)];
         let own = found.into_iter().flatten().min_by_key(|denial| denial.reason)?;
         // What the buckets say is looked at in the next pass anyhow; here only to name the reason that comes first.
-        let by_buckets = decide::hopeless(&mut self.value, ask, now);
+        let by_buckets = verdict::hopeless(&mut self.value, ask, now);
         Some(by_buckets.filter(|theirs| theirs.reason <= own.reason).unwrap_or(own))
     }
 
@@ -95,7 +95,7 @@ fn too_late(input: &AskInput, ask: &Ask, now: FleetTime) -> Option<Denial> {
         return Some(late("the deadline is over already (deadline = 0)".to_owned()));
     }
     let is_doomed = ask.until_deadline && ask.run > Span::ZERO && ask.wait_until < now;
-    is_doomed.then(|| late(decide::too_late(ask, Span::ZERO, "nothing", now)))
+    is_doomed.then(|| late(verdict::too_late(ask, Span::ZERO, "nothing", now)))
 }
 
 /// Answers an ask with a refusal.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use paceline_core::decide;
 use paceline_core::lease::Charge;
+use paceline_core::outlook;
 use paceline_core::plan::BucketId;
 use paceline_core::queue::{Ahead, Ask};
 use paceline_core::signal::Source;
@@ -49,7 +49,7 @@ struct Known {
 impl Scope {
     /// The wait from now: until the line moves, and then for everyone before it at the pace of the scarcest bucket: those in its
     /// lane by what they cost, others by what calls usually cost, all of them by how much of that calls turn out to use.
-    pub(super) fn estimate(&self, binding: &Binding, ask: &Ask, seen: &decide::Outlook, ahead: u64, now: FleetTime) -> Span {
+    pub(super) fn estimate(&self, binding: &Binding, ask: &Ask, seen: &outlook::Outlook, ahead: u64, now: FleetTime) -> Span {
         let line = i64::try_from(ahead).unwrap_or(i64::MAX);
         if matches!(seen.opening.source, Source::Ramp | Source::Concurrency) && seen.opening.at > now {
             return self.until_calls_end(binding, ask, line, seen.opening.source, now);
@@ -59,7 +59,7 @@ impl Scope {
         let others = line.saturating_sub(known.calls);
         let per_bucket = binding.buckets.iter().zip(&known.charges).filter_map(|(index, charged)| {
             let bucket = self.value.buckets.get(*index)?;
-            let (cost, _) = decide::charge_for(&self.value, ask, *index);
+            let (cost, _) = outlook::charge_for(&self.value, ask, *index);
             let usual = self.usual.costs.get(&bucket.plan.id).map_or(cost, |usual| Milli::from_milli(*usual));
             if bucket.is_held() {
                 return None;
@@ -86,7 +86,7 @@ impl Scope {
             counted += 1;
             for (at, (sum, index)) in charges.iter_mut().zip(&binding.buckets).enumerate() {
                 *sum += match ahead {
-                    Ahead::Here(other) => decide::charge_for(&self.value, other, *index).0,
+                    Ahead::Here(other) => outlook::charge_for(&self.value, other, *index).0,
                     Ahead::Away(charged) => charged.get(at).copied().unwrap_or(Milli::ZERO),
                 };
             }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use paceline_core::decide;
 use paceline_core::denial::{Denial, Reason};
 use paceline_core::fallback_share;
 use paceline_core::lease::Serial;
 use paceline_core::mode::Mode;
+use paceline_core::outlook;
 use paceline_core::queue::Ask;
 use paceline_core::retry::Verdict;
 use paceline_core::units::{FleetTime, Span};
+use paceline_core::verdict;
 
 use super::ask::{Met, Standing, meaning};
 use super::bounds::refusal;
@@ -101,7 +102,7 @@ impl Scope {
         }
         let bounds = self.bounds(input, &policy, &past, now);
         let ask = self.line_up(input, plan, &policy, past, &bounds, now);
-        if let Some(denial) = self.turned_away(input, &ask, now).or_else(|| decide::hopeless(&mut self.value, &ask, now)) {
+        if let Some(denial) = self.turned_away(input, &ask, now).or_else(|| verdict::hopeless(&mut self.value, &ask, now)) {
             return denied(denial);
         }
         let binding = self.value.bind(&ask.plan, now);
@@ -114,7 +115,7 @@ impl Scope {
             });
         }
         let ahead = self.before(&ask);
-        let seen = decide::outlook(&self.value, &binding, &ask, now, ahead > 0);
+        let seen = outlook::outlook(&self.value, &binding, &ask, now, ahead > 0);
         let wait = self.estimate(&binding, &ask, &seen, ahead, now);
         if now + wait > ask.wait_until {
             return denied(Denial {

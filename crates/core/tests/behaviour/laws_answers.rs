@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use paceline_core::amounts::Amounts;
-use paceline_core::decide::outlook;
 use paceline_core::lease::Lease;
+use paceline_core::outlook::outlook;
 use paceline_core::report::{self, Outcome, Report};
 use paceline_core::signal::{AnswerKind, ObservedBucket, ResetMeans, Signal, Source};
 use paceline_core::units::{FleetTime, Milli, Span};
