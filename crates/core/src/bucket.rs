@@ -40,6 +40,8 @@ pub struct Learned {
     pub named_end: Option<NamedEnd>,
     /// An earlier `remaining` and its time until full: the difference to a later one tells the refill, whatever it holds.
     pub anchor: Option<(u64, Span)>,
+    /// The mark of the last lease whose answer named a reset far beyond the window that was known.
+    pub far_mark: Option<i64>,
     /// What speaks for `limit`.
     pub backing: Backing,
 }

@@ -77,6 +77,7 @@ pub fn fits(bucket: &BucketState, observed: &ObservedBucket) -> bool {
 /// Learns from one observation; `observed` must fit.
 pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) -> Learnt {
     let before = bucket.effective();
+    let observed = &ObservedBucket { reset_in: shape::plausible_reset(bucket, observed, seen), ..observed.clone() };
     shape::learn(bucket, observed, seen);
     let observed = &ObservedBucket { reset_means: bucket.meaning(observed), ..observed.clone() };
     let flapped = observed.limit.is_some_and(|limit| learn_limit(bucket, limit, seen));
@@ -96,7 +97,10 @@ pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) ->
             took: seen.answered_at - seen.sent_at,
         };
         bucket.learn_drain(base, seen.refused);
-        bucket.learn_window_drain(base, &seen);
+        // Of which window? Without its reset a figure tells nothing of others (I-3).
+        if observed.reset_in.is_some() {
+            bucket.learn_window_drain(base, &seen);
+        }
         learn_level(bucket, precise(bucket, observed, remaining), observed, seen);
     }
     Learnt { limit_changed: before.limit.is_some() && after.limit != before.limit, flapped }

@@ -47,7 +47,7 @@ pub(crate) fn refused<R: Rng + ?Sized>(value: &mut ScopeValue, answered: &Answer
                 if own_reset.is_some() && bucket.meaning(observed) == ResetMeans::Full {
                     continue;
                 }
-                let until = own_reset.map_or(until, |reset| answered.answered_at + reset);
+                let until = own_reset.map_or(until, |reset| answered.answered_at + reset.min(LONGEST_FLOOR));
                 floor::raise(&mut bucket.floor, Floor { until, ..new_floor });
                 note(done, until, now, signal.source);
             }

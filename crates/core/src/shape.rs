@@ -5,8 +5,12 @@ use crate::bucket::{BucketState, Learned};
 use crate::learn::Seen;
 use crate::plan::Refill;
 use crate::signal::{ObservedBucket, ResetMeans};
-use crate::units::{FleetTime, Milli, Span};
+use crate::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
 
+/// So many windows away a reset is about something else: debts and clocks that differ make some of them longer than one.
+const FAR_FROM_WRITTEN: f64 = 4.0;
+/// A window that was inferred from one answer may be far too short.
+const FAR_FROM_LEARNED: f64 = 60.0;
 /// Two figures must lie this many units, and this many grains of their resets, apart before their difference tells anything.
 const APART: u64 = 8;
 
@@ -58,6 +62,27 @@ fn learn_meaning(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen
     } else if observed.limit.is_some_and(|limit| remaining < limit / 2) && earliest <= before.latest {
         bucket.learned.ends_stand = true;
     }
+}
+
+/// The reset that an answer names, where it can be one: at most 31 days, and no longer than the window allows. The end of a window
+/// and the time until full both lie within it, so one far beyond what a person wrote is about something else; one far beyond
+/// what was learned is believed when the answer to a second lease says so too. The figures beside it count all the same.
+pub(crate) fn plausible_reset(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) -> Option<Span> {
+    let reset = observed.reset_in.filter(|reset| *reset <= LONGEST_FLOOR)?;
+    let (known, times) = match bucket.plan.per {
+        Some(written) => (written, FAR_FROM_WRITTEN),
+        None if bucket.observed.is_some() => (bucket.effective().per, FAR_FROM_LEARNED),
+        None => return Some(reset),
+    };
+    if observed.window.is_some() || reset.as_secs_f64() <= known.as_secs_f64() * times {
+        bucket.learned.far_mark = None;
+        return Some(reset);
+    }
+    if bucket.plan.per.is_none() && bucket.learned.far_mark.is_some_and(|mark| mark != seen.mark) {
+        return Some(reset);
+    }
+    bucket.learned.far_mark = Some(seen.mark);
+    None
 }
 
 /// Learns the kind of refill, the window and the brim from one observation.

@@ -132,6 +132,7 @@ fn tokens() -> BucketState {
             candidate_mark: 1_200_000,
             brim: Some(200_000),
             anchor: Some((199_000, Span::from_millis(240))),
+            far_mark: Some(190_000),
             ends_move: true,
             ends_stand: true,
             named_end: Some(NamedEnd {

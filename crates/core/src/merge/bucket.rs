@@ -177,6 +177,8 @@ fn learned(ours: &Learned, theirs: &Learned) -> Learned {
         brim: least(ours.brim, theirs.brim),
         // A difference to a figure that may be of another time would teach a wrong refill.
         anchor: ours.anchor.filter(|anchor| theirs.anchor == Some(*anchor)),
+        // A second answer counts; whether it was one or two is not known, so it is none.
+        far_mark: ours.far_mark.filter(|mark| theirs.far_mark == Some(*mark)),
         ends_move: ours.ends_move || theirs.ends_move,
         ends_stand: ours.ends_stand && theirs.ends_stand,
         named_end: ours.named_end.filter(|named| theirs.named_end == Some(*named)),

@@ -185,6 +185,7 @@ fn learned(stored: wire::Learned, checks: &mut Checks) -> Learned {
         agreeing: agreeing.unwrap_or(0),
         candidate_mark: checks.mark(stored.candidate_mark),
         brim: stored.brim.filter(|brim| checks.require(*brim > 0)),
+        far_mark: stored.far_mark.map(|mark| checks.mark(mark)),
         anchor: stored.anchor.and_then(|anchor| {
             let until_full = checks.length(anchor.until_full)?;
             Some((anchor.remaining, until_full))

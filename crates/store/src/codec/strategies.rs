@@ -217,6 +217,7 @@ fn learned() -> impl Strategy<Value = Learned> {
             candidate_mark,
             brim,
             anchor,
+            far_mark: anchor.map(|_| candidate_mark),
             ends_move,
             ends_stand: !ends_move,
             named_end,

@@ -259,6 +259,8 @@ pub(super) struct Learned {
     pub(super) ends_stand: bool,
     #[prost(message, optional, tag = "43")]
     pub(super) backing: Option<Backing>,
+    #[prost(sint64, optional, tag = "44")]
+    pub(super) far_mark: Option<i64>,
 }
 
 /// What speaks for a learned value.
