@@ -112,14 +112,18 @@ fn deny_overdue(queue: &mut Queue, now: FleetTime, pass: &mut Pass) {
             },
             cause.as_ref().map_or_else(|| "its turn".to_string(), describe)
         );
-        deny(queue, id, now, Denial { reason: Reason::Deadline, retry_after: Some(Span::ZERO), detail }, pass);
+        let denial = Denial { reason: Reason::Deadline, retry_after: Some(Span::ZERO), detail };
+        if !deny(queue, id, now, denial, pass) {
+            queue.forget_limit(limit, id);
+        }
     }
 }
 
-fn deny(queue: &mut Queue, id: AskId, now: FleetTime, denial: Denial, pass: &mut Pass) {
-    if let Some((waiting, parts)) = queue.remove(id, now) {
-        pass.decided.push((waiting.ask, Decision::Denied(denial, parts)));
-    }
+/// Returns whether there was such a call.
+fn deny(queue: &mut Queue, id: AskId, now: FleetTime, denial: Denial, pass: &mut Pass) -> bool {
+    let Some((waiting, parts)) = queue.remove(id, now) else { return false };
+    pass.decided.push((waiting.ask, Decision::Denied(denial, parts)));
+    true
 }
 
 /// Denies a call that cannot succeed however soon the others leave; nothing is charged.
@@ -129,7 +133,8 @@ fn check_bounds(value: &mut ScopeValue, queue: &mut Queue, id: AskId, now: Fleet
     let binding = bind(value, &ask, now);
     let seen = outlook(value, &binding, &ask, now, false);
     if let Some(denial) = verdict(value, &binding, &ask, &seen, now) {
-        return deny(queue, id, now, denial, pass);
+        deny(queue, id, now, denial, pass);
+        return;
     }
     if let Some(waiting) = queue.waiting_mut(id)
         && waiting.runner_up.is_none()

@@ -172,7 +172,7 @@ pub struct Standing {
 
 impl Queue {
     /// Puts a call in its lane.
-    pub fn push(&mut self, ask: Ask, now: FleetTime) {
+    pub fn push(&mut self, mut ask: Ask, now: FleetTime) {
         let key = self.lane_for(&ask);
         let lane = self.lanes.entry(key.clone()).or_insert_with(|| Lane {
             waiting: BTreeMap::new(),
@@ -183,6 +183,10 @@ impl Queue {
             waits_on: None,
         });
         lane.ledger.advance(now);
+        // Two that come with one place (a ticket that was copied) stand one behind the other.
+        while lane.waiting.contains_key(&ask.stamp) {
+            ask.stamp.sequence = ask.stamp.sequence.wrapping_add(1);
+        }
         if let Some(away) = lane.absent.remove(&ask.stamp) {
             self.away.remove(&(away.until, ask.stamp));
         }
@@ -226,7 +230,7 @@ impl Queue {
         let (key, stamp) = self.places.remove(&id)?;
         let lane = self.lanes.get_mut(&key)?;
         let waiting = lane.waiting.remove(&stamp)?;
-        self.limits.remove(&(waiting.ask.wait_until, id));
+        self.limits.remove(&(waiting.ask.wait_until, waiting.ask.id));
         lane.ready.remove(&stamp);
         lane.parked.retain(|(_, parked)| waiting.parked.is_none() || *parked != stamp);
         lane.ledger.advance(now);
@@ -336,6 +340,11 @@ impl Queue {
     /// The call whose limit comes first.
     pub fn first_limit(&self) -> Option<(FleetTime, AskId)> {
         self.limits.first().copied()
+    }
+
+    /// Nobody waits under this name: a limit without a call must not stop a pass.
+    pub(crate) fn forget_limit(&mut self, limit: FleetTime, id: AskId) {
+        self.limits.remove(&(limit, id));
     }
 
     /// Where a waiting call stands.
