@@ -1,6 +1,7 @@
 //! Lanes: classes with guarantees and shares, tenants by weight, nobody starved, nobody blocked by what is not theirs.
 
 use paceline_core::plan::Class;
+use paceline_core::queue::Ask;
 use paceline_core::units::{FleetTime, Span};
 
 use crate::support::crowd::{Crowd, Demand, Market, jain, quantile};
@@ -330,4 +331,23 @@ fn more_tenants_than_lanes_share_some_of_them() {
     world.run_for(Span::from_secs(61));
     world.value.expire(world.now);
     assert!(world.value.groups.iter().all(|group| group.crews.remembered() == 0), "and forgotten when idle");
+}
+
+/// A ticket that was copied: two calls come with one place. Both are answered, one after the other, and no pass goes on for ever.
+#[test]
+fn two_that_come_with_one_place_are_both_answered() {
+    let plan = group(vec![per_minute("requests", 60)]);
+    let mut world = World::new(1);
+    world.push_many(&plan, 60);
+    world.decide();
+    let first = world.ask(&plan);
+    let second = world.ask(&plan);
+    let wait_until = world.now + Span::from_secs(3);
+    world.push(Ask { wait_until, ..first.clone() });
+    world.push(Ask { wait_until, stamp: first.stamp, ..second });
+    world.run_for(Span::from_secs(10));
+    let answered =
+        |id| world.granted.iter().any(|granted| granted.ask.id == id) || world.denied.iter().any(|denied| denied.ask.id == id);
+    assert!(answered(61) && answered(62));
+    assert!(world.queue.is_empty());
 }
