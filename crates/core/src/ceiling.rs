@@ -93,6 +93,19 @@ impl Ceiling {
             Some(last) => Milli::from_milli(self.allowed.as_milli() / (100 + self.step_after(last)) * 100),
         }
     }
+
+    /// What speaks for it: a guess is one report, and each measurement that met the same ceiling doubled the hold.
+    pub fn backing(&self) -> Backing {
+        let met = self.hold.as_micros() / HOLD.0.as_micros();
+        let measured = u32::try_from(met).unwrap_or(0).checked_ilog2().map_or(0, |doubled| doubled + 1);
+        let reports = if self.allowed > Milli::ZERO { 1 + measured } else { 0 };
+        Backing { at: self.anchor_at, reports }
+    }
+
+    /// What passes is counted from this refusal on.
+    fn count_from(&mut self, call: Refused) {
+        (self.anchor_at, self.anchor_mark, self.refused) = (call.sent_at, call.mark, Milli::ZERO);
+    }
 }
 
 /// A refused call, as it concerns one bucket.
@@ -104,16 +117,6 @@ pub(crate) struct Refused {
     pub(crate) cost: Milli,
     /// When it was sent.
     pub(crate) sent_at: FleetTime,
-}
-
-impl Ceiling {
-    /// What speaks for it: a guess is one report, and each measurement that met the same ceiling doubled the hold.
-    pub fn backing(&self) -> Backing {
-        let met = self.hold.as_micros() / HOLD.0.as_micros();
-        let measured = u32::try_from(met).unwrap_or(0).checked_ilog2().map_or(0, |doubled| doubled + 1);
-        let reports = if self.allowed > Milli::ZERO { 1 + measured } else { 0 };
-        Backing { at: self.anchor_at, reports }
-    }
 }
 
 impl BucketState {
@@ -131,7 +134,7 @@ impl BucketState {
         }
         if anchor_at < self.ceiling.began_at {
             // After a minute's rest it was full, and less was counted than could have passed: begin anew.
-            (self.ceiling.anchor_at, self.ceiling.anchor_mark, self.ceiling.refused) = (call.sent_at, call.mark, Milli::ZERO);
+            self.ceiling.count_from(call);
             self.ceiling.cut_mark = self.fired;
             return;
         }
@@ -166,7 +169,7 @@ impl BucketState {
             if is_crawl {
                 return;
             }
-            (self.ceiling.anchor_at, self.ceiling.anchor_mark, self.ceiling.refused) = (call.sent_at, call.mark, Milli::ZERO);
+            self.ceiling.count_from(call);
             return;
         }
         let counted = measured + Milli::from_milli(doubt);
@@ -235,7 +238,7 @@ impl BucketState {
     /// here.
     fn stand_still(&mut self, call: Refused, now: FleetTime) {
         let Ceiling { stretch_at, stretch_passed, allowed, measured, hold, .. } = self.ceiling;
-        (self.ceiling.anchor_at, self.ceiling.anchor_mark, self.ceiling.refused) = (call.sent_at, call.mark, Milli::ZERO);
+        self.ceiling.count_from(call);
         if allowed == Milli::ZERO || stretch_at == FleetTime::ZERO {
             return;
         }
