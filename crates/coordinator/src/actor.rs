@@ -144,11 +144,11 @@ impl<S: Store> Actor<S> {
                         return self.fail(state, inputs, &error);
                     }
                 }
-                Ok((Committed::RecordExists { key, .. }, _)) => {
-                    // The same key was granted on another replica: read everything again, its record included.
+                Ok((Committed::RecordExists { found }, _)) => {
+                    // The same keys were granted on another replica: read everything again, their records included.
                     self.recorder.conflict();
                     inputs = self.scope.undo(fx, now);
-                    inputs.push(Input::Taken(CallKey(key.0)));
+                    inputs.extend(found.into_iter().map(|(key, _)| Input::Taken(CallKey(key.0))));
                     state.loaded = false;
                 }
                 Err(error) => {

@@ -12,7 +12,7 @@ use paceline_coordinator::{Coordinator, Options as CoordinatorOptions};
 use paceline_proto::FILE_DESCRIPTOR_SET;
 use paceline_proto::v1::admin_server::AdminServer;
 use paceline_proto::v1::rate_limiter_server::RateLimiterServer;
-use paceline_store::MemoryStore;
+use paceline_store::AnyStore;
 use paceline_telemetry::{Options as TelemetryOptions, Telemetry};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -44,7 +44,7 @@ pub struct Options {
     /// Flags and variables, laid over the file each time it is read.
     pub overrides: Overrides,
     /// Where the state lives; `None`: a new store in memory.
-    pub store: Option<Arc<MemoryStore>>,
+    pub store: Option<AnyStore>,
     /// Where to record what became of each call; `None`: nowhere.
     pub record: Option<Record>,
 }
@@ -55,11 +55,11 @@ pub struct Server {
     http: TcpListener,
     grpc_addr: SocketAddr,
     http_addr: SocketAddr,
-    store: Arc<MemoryStore>,
-    coordinator: Coordinator<Arc<MemoryStore>>,
+    store: AnyStore,
+    coordinator: Coordinator<AnyStore>,
     telemetry: Telemetry,
     in_force: Arc<ArcSwap<InForce>>,
-    reloader: Reloader<Arc<MemoryStore>>,
+    reloader: Reloader<AnyStore>,
     life: Arc<Life>,
     health: HealthReporter,
     routes: Routes,
@@ -90,7 +90,7 @@ impl Server {
         let telemetry = Telemetry::new(TelemetryOptions { version: env!("CARGO_PKG_VERSION"), ..TelemetryOptions::default() })?;
         let in_force = InForce::new(config);
         telemetry.set_config_hash(in_force.hash());
-        let store = options.store.unwrap_or_default();
+        let store = options.store.unwrap_or_else(AnyStore::memory);
         let (trace, recording) = match options.record.as_ref().map(Recording::start).transpose()? {
             Some((recording, finish)) => (Some(Arc::new(recording) as Arc<dyn Trace>), Some(finish)),
             None => (None, None),
@@ -139,7 +139,7 @@ impl Server {
     }
 
     /// Reloads the configuration on demand.
-    pub fn reloader(&self) -> Reloader<Arc<MemoryStore>> {
+    pub fn reloader(&self) -> Reloader<AnyStore> {
         self.reloader.clone()
     }
 
@@ -151,7 +151,9 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<Drained, ServeError> {
         let mut upkeep = JoinSet::new();
         upkeep.spawn(upkeep::beat(self.life.clone()));
-        upkeep.spawn(upkeep::sweep(self.store.clone()));
+        match &self.store {
+            AnyStore::Memory(store) => upkeep.spawn(upkeep::sweep(store.clone())),
+        };
         upkeep.spawn(upkeep::refresh_keys(self.coordinator.clone()));
         upkeep.spawn(self.reloader.clone().watch());
 

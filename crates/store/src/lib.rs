@@ -6,6 +6,7 @@
 //!
 //! Start with [`Store`]; [`MemoryStore`] is the one for a single process, and `conformance` is what every store must pass.
 
+mod any;
 pub mod codec;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -14,11 +15,14 @@ mod key;
 mod life;
 mod memory;
 mod register;
+mod replica;
 mod token;
 
+pub use any::AnyStore;
 pub use error::{CodecError, StoreError};
 pub use key::{RecordKey, ScopeKey};
 pub use life::{LONGEST_LIFE, MARGIN, SHORTEST_LIFE, bounded, keep_until};
 pub use memory::{Clock, MemoryStore};
 pub use register::{Commit, Committed, Expect, Loaded, RecordWrite, Store, Version};
+pub use replica::{Announcement, REPLICA_LIFE, Replica};
 pub use token::{MOST_OLDER_KEYS, ROTATE_AFTER, TokenKey, TokenKeys};

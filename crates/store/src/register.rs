@@ -10,6 +10,7 @@ use paceline_core::units::FleetTime;
 use crate::codec::Header;
 use crate::error::StoreError;
 use crate::key::{RecordKey, ScopeKey};
+use crate::replica::{Announcement, Replica};
 use crate::token::TokenKeys;
 
 /// Which value of a scope; zero: nothing is stored. It is the version in the value's header.
@@ -98,12 +99,10 @@ pub enum Committed {
     Done(Version),
     /// Another value is there than the one that was read: decide again on this one.
     Stale(Loaded),
-    /// A record that must be absent is there: the first one in the order of the commit.
+    /// Records that must be absent are there.
     RecordExists {
-        /// Its key.
-        key: RecordKey,
-        /// Its bytes.
-        value: Bytes,
+        /// All of them with their bytes, in the order of the commit; at least one.
+        found: Vec<(RecordKey, Bytes)>,
     },
 }
 
@@ -128,6 +127,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The keys of lease and ticket tokens, the same for all users of this store. Ask again now and then: they rotate.
     fn token_keys(&self) -> impl Future<Output = Result<TokenKeys, StoreError>> + Send;
+
+    /// Counts this replica among the live ones for [`crate::REPLICA_LIFE`]; returns all of them, this one included, by id.
+    fn heartbeat(&self, me: &Announcement) -> impl Future<Output = Result<Vec<Replica>, StoreError>> + Send;
+
+    /// Takes a replica out of the live ones at once: it stops.
+    fn retire(&self, id: u32) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
 impl<S: Store> Store for Arc<S> {
@@ -153,6 +158,14 @@ impl<S: Store> Store for Arc<S> {
 
     fn token_keys(&self) -> impl Future<Output = Result<TokenKeys, StoreError>> + Send {
         S::token_keys(self)
+    }
+
+    fn heartbeat(&self, me: &Announcement) -> impl Future<Output = Result<Vec<Replica>, StoreError>> + Send {
+        S::heartbeat(self, me)
+    }
+
+    fn retire(&self, id: u32) -> impl Future<Output = Result<(), StoreError>> + Send {
+        S::retire(self, id)
     }
 }
 

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use paceline_coordinator::api::{AcquireRequest, Answer};
 use paceline_core::denial::Reason;
 use paceline_core::units::{FleetTime, Span};
-use paceline_store::{Commit, Committed, Loaded, MemoryStore, RecordKey, ScopeKey, Store, StoreError, TokenKeys};
+use paceline_store::{
+    Announcement, Commit, Committed, Loaded, MemoryStore, RecordKey, Replica, ScopeKey, Store, StoreError, TokenKeys,
+};
 
 use crate::support::{Look, answered, ask, limits};
 use crate::{secs, service, store};
@@ -54,6 +56,14 @@ impl Store for Emptied {
 
     fn token_keys(&self) -> impl Future<Output = Result<TokenKeys, StoreError>> + Send {
         self.first.token_keys()
+    }
+
+    fn heartbeat(&self, me: &Announcement) -> impl Future<Output = Result<Vec<Replica>, StoreError>> + Send {
+        self.first.heartbeat(me)
+    }
+
+    fn retire(&self, id: u32) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.first.retire(id)
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use paceline_coordinator::api::{AcquireRequest, CallError};
 use paceline_core::units::{FleetTime, Span};
-use paceline_store::{Commit, Committed, Loaded, MemoryStore, RecordKey, ScopeKey, Store, StoreError, TokenKeys};
+use paceline_store::{
+    Announcement, Commit, Committed, Loaded, MemoryStore, RecordKey, Replica, ScopeKey, Store, StoreError, TokenKeys,
+};
 
 use crate::support::{Look, answered, ask, back, limits};
 use crate::{secs, service, sleep, store};
@@ -57,6 +59,14 @@ impl Store for Failing {
 
     fn token_keys(&self) -> impl Future<Output = Result<TokenKeys, StoreError>> + Send {
         self.store.token_keys()
+    }
+
+    fn heartbeat(&self, me: &Announcement) -> impl Future<Output = Result<Vec<Replica>, StoreError>> + Send {
+        self.store.heartbeat(me)
+    }
+
+    fn retire(&self, id: u32) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.store.retire(id)
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod expiry;
 mod racing;
+mod replicas;
 mod swapping;
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,8 @@ pub async fn run<H: Harness>(harness: &H) {
     expiry::a_lost_value_is_no_old_version(harness).await;
     time_goes_forward(harness).await;
     token_keys_are_common(harness).await;
+    replicas::all_see_each_other(harness).await;
+    replicas::who_is_silent_or_retired_is_gone(harness).await;
 }
 
 /// Fleet time never goes back, and is that of this century.

@@ -36,7 +36,9 @@ pub(super) async fn one_record_of_many_is_written<H: Harness>(harness: &H) {
                 let write = record(&*store, "key", &lease, Expect::Absent);
                 match store.commit(&scope, commit(&*store, version, b"value", vec![write])).await {
                     Ok(Committed::Done(_)) => return (true, Bytes::from(lease)),
-                    Ok(Committed::RecordExists { key, value }) => {
+                    Ok(Committed::RecordExists { found }) => {
+                        assert_eq!(found.len(), 1);
+                        let (key, value) = found.into_iter().next().expect("one is found");
                         assert_eq!(key, record_key("key"));
                         return (false, value);
                     }

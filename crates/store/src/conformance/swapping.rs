@@ -49,14 +49,16 @@ pub(super) async fn a_stale_commit_writes_nothing<H: Harness>(harness: &H) {
 
 pub(super) async fn a_present_record_stops_the_whole_commit<H: Harness>(harness: &H) {
     let (store, scope) = (harness.store(), fresh_scope());
-    let present = vec![record(&*store, "a", "first", Expect::Absent)];
+    let present = vec![record(&*store, "a", "first", Expect::Absent), record(&*store, "b", "another", Expect::Absent)];
     let first = must_commit(&*store, &scope, commit(&*store, Version::NONE, b"one", present)).await;
     let records = vec![
         record(&*store, "new", "n", Expect::Absent),
         record(&*store, "other", "o", Expect::Anything),
+        record(&*store, "b", "o", Expect::Absent),
         record(&*store, "a", "second", Expect::Absent),
     ];
-    let exists = Committed::RecordExists { key: record_key("a"), value: Bytes::from_static(b"first") };
+    let found = vec![(record_key("b"), Bytes::from_static(b"another")), (record_key("a"), Bytes::from_static(b"first"))];
+    let exists = Committed::RecordExists { found };
     assert_eq!(store.commit(&scope, commit(&*store, first, b"two", records.clone())).await, Ok(exists));
     assert_eq!(body_of(&load(&*store, &scope).await), Some(Bytes::from_static(b"one")), "the value is as it was");
     let read = read_records(&*store, &scope, &["new", "other", "a"]).await;
@@ -75,7 +77,11 @@ pub(super) async fn records_are_overwritten_when_asked<H: Harness>(harness: &H) 
     }
     let again = commit(&*store, version, b"value", vec![record(&*store, "a", "three", Expect::Absent)]);
     let found = store.commit(&scope, again).await;
-    assert_eq!(found, Ok(Committed::RecordExists { key: record_key("a"), value: Bytes::new() }), "an empty record is a record");
+    assert_eq!(
+        found,
+        Ok(Committed::RecordExists { found: vec![(record_key("a"), Bytes::new())] }),
+        "an empty record is a record"
+    );
 }
 
 pub(super) async fn invalid_commits_write_nothing<H: Harness>(harness: &H) {

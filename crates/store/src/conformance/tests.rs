@@ -11,6 +11,7 @@ use crate::error::StoreError;
 use crate::key::{RecordKey, ScopeKey};
 use crate::memory::MemoryStore;
 use crate::register::{Commit, Committed, Expect, Loaded, Store};
+use crate::replica::{Announcement, Replica};
 use crate::token::TokenKeys;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -61,6 +62,14 @@ impl Store for Faulty {
 
     async fn token_keys(&self) -> Result<TokenKeys, StoreError> {
         self.inside.token_keys().await
+    }
+
+    async fn heartbeat(&self, me: &Announcement) -> Result<Vec<Replica>, StoreError> {
+        self.inside.heartbeat(me).await
+    }
+
+    async fn retire(&self, id: u32) -> Result<(), StoreError> {
+        self.inside.retire(id).await
     }
 }
 

@@ -9,6 +9,7 @@ mod shard;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -20,6 +21,7 @@ use self::shard::{Shard, Usage};
 use crate::error::StoreError;
 use crate::key::{RecordKey, ScopeKey};
 use crate::register::{Commit, Committed, Loaded, Store};
+use crate::replica::{Announcement, Replica};
 use crate::token::{ROTATE_AFTER, TokenKey, TokenKeys};
 
 /// Tells fleet time; must never go back.
@@ -39,6 +41,7 @@ pub struct MemoryStore {
     limit_bytes: usize,
     clock: Clock,
     signing: Mutex<Signing>,
+    replicas: Mutex<BTreeMap<u32, Replica>>,
 }
 
 /// The token keys, and since when the current one signs.
@@ -63,6 +66,7 @@ impl MemoryStore {
             used,
             limit_bytes: DEFAULT_LIMIT_BYTES,
             signing: Mutex::new(Signing { keys: TokenKeys::new(TokenKey::random()), since: clock() }),
+            replicas: Mutex::default(),
             clock,
         }
     }
@@ -133,6 +137,19 @@ impl Store for MemoryStore {
             signing.since = now;
         }
         Ok(signing.keys.clone())
+    }
+
+    async fn heartbeat(&self, me: &Announcement) -> Result<Vec<Replica>, StoreError> {
+        let now = self.now();
+        let mut replicas = lock(&self.replicas);
+        replicas.insert(me.id, Replica { announced: me.clone(), seen: now });
+        replicas.retain(|_, replica| replica.lives(now));
+        Ok(replicas.values().cloned().collect())
+    }
+
+    async fn retire(&self, id: u32) -> Result<(), StoreError> {
+        lock(&self.replicas).remove(&id);
+        Ok(())
     }
 }
 

@@ -85,10 +85,11 @@ impl Shard {
             return Committed::Stale(current);
         }
         let stored = self.scopes.get(key);
-        for write in commit.records.iter().filter(|write| write.must_be == Expect::Absent) {
-            if let Some(value) = stored.and_then(|scope| scope.records.get(now, &write.key)) {
-                return Committed::RecordExists { key: write.key, value: value.clone() };
-            }
+        let must_be_absent = commit.records.iter().filter(|write| write.must_be == Expect::Absent);
+        let found: Vec<_> =
+            must_be_absent.filter_map(|write| Some((write.key, stored?.records.get(now, &write.key)?.clone()))).collect();
+        if !found.is_empty() {
+            return Committed::RecordExists { found };
         }
         self.write(now, key, version, commit);
         Committed::Done(version)

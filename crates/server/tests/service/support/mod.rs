@@ -15,7 +15,7 @@ use paceline_proto::v1::admin_client::AdminClient;
 use paceline_proto::v1::rate_limiter_client::RateLimiterClient;
 use paceline_proto::v1::{GetScopeRequest, GetScopeResponse};
 use paceline_server::{Drained, Options, Reloader, ServeError, Server};
-use paceline_store::MemoryStore;
+use paceline_store::{AnyStore, MemoryStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -44,7 +44,7 @@ pub(crate) struct Service {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) folder: Folder,
-    pub(crate) reloader: Reloader<Arc<MemoryStore>>,
+    pub(crate) reloader: Reloader<AnyStore>,
     clock: Arc<AtomicI64>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<Result<Drained, ServeError>>,
@@ -69,8 +69,12 @@ impl Service {
         let ticks = clock.clone();
         let store = MemoryStore::with_clock(Arc::new(move || FleetTime::from_micros(ticks.load(Ordering::SeqCst))));
         let overrides = Overrides::default().flag(Scalar::Grpc, Some(grpc)).flag(Scalar::Http, Some("127.0.0.1:0"));
-        let options =
-            Options { config: Some(folder.path("paceline.yaml")), overrides, store: Some(Arc::new(store)), record: None };
+        let options = Options {
+            config: Some(folder.path("paceline.yaml")),
+            overrides,
+            store: Some(AnyStore::Memory(Arc::new(store))),
+            record: None,
+        };
         let server = Server::bind(options).await.expect("the service starts");
         let (grpc, http, reloader) = (server.grpc_addr(), server.http_addr(), server.reloader());
         let (stop, stopping) = oneshot::channel();

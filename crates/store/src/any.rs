@@ -1,0 +1,78 @@
+//! One type for whichever store a service was told to use.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use paceline_core::units::FleetTime;
+
+use crate::error::StoreError;
+use crate::key::{RecordKey, ScopeKey};
+use crate::memory::MemoryStore;
+use crate::register::{Commit, Committed, Loaded, Store};
+use crate::replica::{Announcement, Replica};
+use crate::token::TokenKeys;
+
+/// A store that is chosen when the service starts. Clones are handles to the same store.
+#[derive(Clone, Debug)]
+pub enum AnyStore {
+    /// In the memory of this process.
+    Memory(Arc<MemoryStore>),
+}
+
+impl AnyStore {
+    /// An empty store in the memory of this process.
+    pub fn memory() -> Self {
+        Self::Memory(Arc::default())
+    }
+
+    /// What people call it; no secrets.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Memory(_) => "memory".to_owned(),
+        }
+    }
+}
+
+impl Store for AnyStore {
+    async fn load(&self, scope: &ScopeKey) -> Result<Loaded, StoreError> {
+        match self {
+            Self::Memory(store) => store.load(scope).await,
+        }
+    }
+
+    async fn records(&self, scope: &ScopeKey, keys: &[RecordKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        match self {
+            Self::Memory(store) => store.records(scope, keys).await,
+        }
+    }
+
+    async fn commit(&self, scope: &ScopeKey, commit: Commit) -> Result<Committed, StoreError> {
+        match self {
+            Self::Memory(store) => store.commit(scope, commit).await,
+        }
+    }
+
+    fn now(&self) -> FleetTime {
+        match self {
+            Self::Memory(store) => store.now(),
+        }
+    }
+
+    async fn token_keys(&self) -> Result<TokenKeys, StoreError> {
+        match self {
+            Self::Memory(store) => store.token_keys().await,
+        }
+    }
+
+    async fn heartbeat(&self, me: &Announcement) -> Result<Vec<Replica>, StoreError> {
+        match self {
+            Self::Memory(store) => store.heartbeat(me).await,
+        }
+    }
+
+    async fn retire(&self, id: u32) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.retire(id).await,
+        }
+    }
+}
