@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::front::Inner;
 use crate::gauges::Gauges;
+use crate::lead::LeadCell;
 use crate::memory::{self, Memory, Stored};
 use crate::metrics::Recorder;
 use crate::record::{CallKey, Record};
@@ -48,6 +49,7 @@ pub(crate) struct Actor<S> {
     pub(crate) inbox: mpsc::Receiver<Message>,
     pub(crate) scope: Scope,
     pub(crate) gauges: Arc<Gauges>,
+    pub(crate) lead: Arc<LeadCell>,
     pub(crate) recorder: Recorder,
 }
 
@@ -122,6 +124,7 @@ impl<S: Store> Actor<S> {
                 return self.fail(state, inputs, &error);
             }
             let now = self.inner.store.now();
+            inputs = self.move_away(state, inputs, now);
             let mut fx = self.scope.step(std::mem::take(&mut inputs), now, &mut state.rng);
             state.wake_at = fx.wake_at;
             self.gauges.write(&self.scope, now);
@@ -132,6 +135,7 @@ impl<S: Store> Actor<S> {
             match self.commit(state, &fx, now).await {
                 Ok((Committed::Done(version), written)) => {
                     state.version = version;
+                    self.lead.see(self.scope.value().leader.as_ref());
                     state.memory = Some(Memory::of(written, state.epoch, self.scope.value(), now));
                     return self.tell_on_commit(state, fx, now);
                 }
@@ -215,6 +219,18 @@ impl<S: Store> Actor<S> {
             }
         }
         Ok(())
+    }
+
+    /// Sends calls on when another replica leads.
+    fn move_away(&mut self, state: &mut State, inputs: Vec<Input>, now: FleetTime) -> Vec<Input> {
+        self.lead.see(self.scope.value().leader.as_ref());
+        if self.scope.led_elsewhere(now).is_none() {
+            return inputs;
+        }
+        let mut fx = Effects::default();
+        let left = self.scope.move_away(inputs, now, &mut fx);
+        self.tell(state, &mut fx, now);
+        left
     }
 
     /// Writes what the step made true; gives back the bytes it wrote.

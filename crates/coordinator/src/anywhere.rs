@@ -88,7 +88,8 @@ impl<S: Store> Coordinator<S> {
             .iter()
             .enumerate()
             .filter_map(|(index, target)| {
-                let next = next_ask(lease, &asking, target.clone())?;
+                let mut next = next_ask(lease, &asking, target.clone())?;
+                next.request.decide_here = true;
                 Some(AskInput { is_fallback: index > 0, elsewhere: Some(elsewhere), ..next })
             })
             .collect();

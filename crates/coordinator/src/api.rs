@@ -81,6 +81,8 @@ pub struct AcquireRequest {
     pub previous_lease_id: Option<String>,
     /// Whether it may be sent twice.
     pub repeat: Repeat,
+    /// Decide it here, whichever replica leads: another one has sent it, or the leader does not answer.
+    pub decide_here: bool,
 }
 
 /// The answer to an ask.
@@ -195,6 +197,8 @@ pub struct ReportRequest {
     pub served_by: String,
     /// Ask for the next slot in the same call.
     pub retry: Option<RetryAsk>,
+    /// Take it here, whichever replica leads.
+    pub decide_here: bool,
 }
 
 /// The next attempt, asked for within a report.
@@ -260,6 +264,12 @@ pub enum CallError {
     /// The store does not answer.
     #[error("the store does not answer: {0}")]
     Unavailable(String),
+    /// Another replica leads the scope: to be sent on to it, and never shown to a worker.
+    #[error("another replica decides about this account")]
+    Moved {
+        /// The place in line, if it has one already.
+        ticket: Option<Vec<u8>>,
+    },
 }
 
 impl Denied {

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::actor::{Actor, INBOX, Message};
 use crate::api::{AcquireRequest, Answer, CallError, Denied, ReportAnswer, ReportRequest, Target};
 use crate::gauges::Gauges;
+use crate::lead::{Lead, LeadCell};
 use crate::inputs::{release_lease_input, release_ticket_input, report_input};
 use crate::metrics::Recorder;
 use crate::scope::{Input, ReleaseInput, Reply, ReplyId, Scope, ScopeView};
@@ -37,6 +38,8 @@ pub struct Options<S> {
     pub telemetry: Telemetry,
     /// Who is told what became of each call, if anybody is.
     pub trace: Option<Arc<dyn Trace>>,
+    /// Where other replicas reach this one (`host:port`). Without it, it never leads a scope, and decides whatever it is asked.
+    pub address: Option<Arc<str>>,
 }
 
 /// Coordinates all scopes of this replica; cheap to clone.
@@ -51,6 +54,7 @@ impl<S> Clone for Coordinator<S> {
 pub(crate) struct Inner<S> {
     pub(crate) store: S,
     pub(crate) replica: u32,
+    address: Option<Arc<str>>,
     keyring: Arc<Keyring>,
     settings: RwLock<Arc<dyn Settings>>,
     telemetry: Telemetry,
@@ -66,6 +70,7 @@ pub(crate) struct Inner<S> {
 struct Handle {
     sender: mpsc::Sender<Message>,
     gauges: Arc<Gauges>,
+    lead: Arc<LeadCell>,
     provider: Arc<str>,
     account: Arc<str>,
 }
@@ -80,6 +85,7 @@ impl<S: Store> Coordinator<S> {
         let inner = Arc::new(Inner {
             store: options.store,
             replica: rand::random(),
+            address: options.address,
             keyring: Arc::new(Keyring::new(keys)),
             settings: RwLock::new(options.settings),
             telemetry: options.telemetry.clone(),
@@ -222,6 +228,10 @@ impl<S: Store> Coordinator<S> {
         self.0.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    pub(crate) fn inner(&self) -> &Arc<Inner<S>> {
+        &self.0
+    }
+
     /// Fleet time.
     pub fn now(&self) -> FleetTime {
         self.0.store.now()
@@ -286,20 +296,22 @@ impl<S: Store> Coordinator<S> {
             return handle.clone();
         }
         let (sender, inbox) = mpsc::channel(INBOX);
-        let gauges = Arc::new(Gauges::default());
+        let (gauges, lead) = (Arc::new(Gauges::default()), Arc::new(LeadCell::default()));
         let target = Target { model: String::new(), ..target.clone() };
-        let mut scope = Scope::new(target.clone(), self.0.replica, self.0.keyring.clone(), self.settings());
+        let mut scope = Scope::new(target.clone(), self.0.replica, self.0.keyring.clone(), self.settings())
+            .with_address(self.0.address.clone());
         if self.0.is_draining.load(Ordering::SeqCst) {
             scope.stop_holding();
         }
         let handle = Handle {
             sender,
             gauges: gauges.clone(),
+            lead: lead.clone(),
             provider: Arc::from(target.provider.as_str()),
             account: Arc::from(target.account.as_str()),
         };
         let recorder = Recorder::new(self.0.telemetry.clone(), target);
-        tokio::spawn(Actor { inner: self.0.clone(), key, inbox, scope, gauges, recorder }.run());
+        tokio::spawn(Actor { inner: self.0.clone(), key, inbox, scope, gauges, lead, recorder }.run());
         scopes.insert(key, handle.clone());
         handle
     }
@@ -321,6 +333,11 @@ impl<S: Store> Inner<S> {
             scopes.remove(key);
         }
         unused
+    }
+
+    pub(crate) fn lead(&self, key: &ScopeKey) -> Lead {
+        let handle = self.scopes().get(key).cloned();
+        handle.map_or(Lead::Unknown, |handle| handle.lead.lead(self.replica, self.store.now()))
     }
 
     fn modes(&self) -> Vec<InMode> {
@@ -350,6 +367,14 @@ impl<S> Inner<S> {
         let input = release_lease_input(unheard.lease_id()?, &self.keyring).ok()??;
         let id = self.next_reply.fetch_add(1, Ordering::Relaxed);
         Some(Input::Release(id, Box::new(input)))
+    }
+
+    pub(crate) fn keyring(&self) -> &Arc<Keyring> {
+        &self.keyring
+    }
+
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_reply.fetch_add(1, Ordering::Relaxed)
     }
 
     fn scopes(&self) -> MutexGuard<'_, HashMap<ScopeKey, Handle>> {

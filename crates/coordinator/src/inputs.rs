@@ -158,7 +158,7 @@ pub(crate) fn print_of(request: &AcquireRequest) -> [u8; 16] {
 }
 
 /// The lease in a token, and whether it is authentic (otherwise: signed with a key we do not have).
-fn open_lease(lease_id: &str, keyring: &Keyring) -> Result<(Option<LeaseWire>, bool), CallError> {
+pub(crate) fn open_lease(lease_id: &str, keyring: &Keyring) -> Result<(Option<LeaseWire>, bool), CallError> {
     let token = URL_SAFE_NO_PAD.decode(lease_id).map_err(|_| forged("lease_id"))?;
     let (body, is_authentic) = match keyring.open(Kind::Lease, &token) {
         Opened::Authentic(body) => (body, true),
@@ -169,6 +169,14 @@ fn open_lease(lease_id: &str, keyring: &Keyring) -> Result<(Option<LeaseWire>, b
         Ok(lease) => Ok((Some(lease), is_authentic)),
         Err(_) if is_authentic => Ok((None, true)),
         Err(_) => Err(forged("lease_id")),
+    }
+}
+
+/// The place in a ticket of ours; `None`: it is none, or from before a restart.
+pub(crate) fn open_place(ticket: &[u8], keyring: &Keyring) -> Option<TicketWire> {
+    match keyring.open(Kind::Ticket, ticket) {
+        Opened::Authentic(body) => TicketWire::decode(body.as_slice()).ok(),
+        Opened::UnknownKey(_) | Opened::Forged => None,
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) fn ask_inputs(
     let targets = distinct(std::iter::once(own).chain(others));
     let input = |(index, target): (usize, &Target)| {
         let mut input = ask_input(AcquireRequest { target: target.clone(), ..request.clone() }, settings, keyring)?;
+        // Only the preferred target's leader is looked for.
+        input.request.decide_here |= index > 0;
         (input.is_fallback, input.candidates) = (index > 0, if targets.len() > 1 { targets.clone() } else { Vec::new() });
         Ok(input)
     };

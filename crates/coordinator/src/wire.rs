@@ -175,6 +175,9 @@ pub(crate) struct TicketWire {
     pub(crate) ran_at: Vec<String>,
     #[prost(string, tag = "81")]
     pub(crate) model: String,
+    /// Given before the call was in any line: it names the place and the time of the first ask, and nothing else.
+    #[prost(bool, tag = "90")]
+    pub(crate) is_first: bool,
 }
 
 /// The state of a lease, by idempotency key.

@@ -27,6 +27,7 @@ pub mod holds;
 pub mod jitter;
 mod lanes;
 pub mod learn;
+pub mod leader;
 pub mod lease;
 pub mod level;
 pub mod lineage;

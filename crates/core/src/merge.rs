@@ -37,6 +37,8 @@ pub fn merge(stored: &ScopeValue, remembered: &ScopeValue) -> ScopeValue {
         exhausted: exhausted(stored.exhausted, remembered.exhausted),
         provisional: provisional(&stored.provisional, &remembered.provisional),
         lineage: stored.lineage.joined(&remembered.lineage),
+        // Who leads is what the store says: a memory of a lead is worth nothing.
+        leader: stored.leader.clone(),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::exhausted::{Exhausted, LONGEST_INTERVAL};
 use crate::fair::{CrewTurns, LINGER};
 use crate::floor::Floor;
 use crate::holds::Holds;
+use crate::leader::{LEADS_FOR, Leader};
 use crate::lineage::Lineage;
 use crate::plan::{BucketId, BucketPlan, GroupPlan, Refill};
 use crate::provisional::Provisional;
@@ -49,6 +50,8 @@ pub struct ScopeValue {
     pub provisional: Vec<Provisional>,
     /// Whose commits it includes.
     pub lineage: Lineage,
+    /// Which replica decides about it.
+    pub leader: Option<Leader>,
 }
 
 /// The state of one group of models.
@@ -260,6 +263,9 @@ impl ScopeValue {
         }
         for known in &mut self.provisional {
             pull(&mut known.told, longest);
+        }
+        if let Some(leader) = &mut self.leader {
+            pull(&mut leader.until, LEADS_FOR);
         }
         self.repaired = self.repaired.saturating_add(repairs);
         repairs

@@ -19,6 +19,7 @@ use paceline_core::exhausted::Exhausted;
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, LaneTurn, Turn};
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
+use paceline_core::leader::Leader;
 use paceline_core::level::Level;
 use paceline_core::lineage::{Lineage, Writer};
 use paceline_core::plan::{BucketId, BucketPlan, Class, OurPart, Owner, Portion, Refill, StartLevel};
@@ -103,6 +104,7 @@ fn value() -> ScopeValue {
             Writer { replica: 0xfedc_ba98, commits: 4_242 },
             Writer { replica: 7, commits: 1 },
         ]),
+        leader: Some(Leader { replica: 7, address: Arc::from("10.0.0.7:7070"), until: NOW + Span::from_millis(900) }),
     }
 }
 

@@ -205,6 +205,7 @@ impl Scope {
             account: self.target.account.clone(),
             ran_at: call.ran_at.clone(),
             model: call.input.request.target.model.clone(),
+            is_first: false,
         };
         let queued = Queued {
             ticket: self.keyring.seal(Kind::Ticket, &ticket.encode_to_vec()),

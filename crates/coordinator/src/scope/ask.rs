@@ -171,7 +171,7 @@ impl Scope {
 
     /// An ask without a ticket is held a second at most, so that a lost reply costs no more.
     fn hold_of(&self, input: &AskInput, is_retry: bool) -> Span {
-        let has_place = input.ticket.is_some() && !is_retry;
+        let has_place = input.ticket.as_ref().is_some_and(|ticket| !ticket.is_first) && !is_retry;
         match (self.is_draining, has_place) {
             (true, _) => Span::ZERO,
             (false, true) => input.request.hold,
@@ -206,6 +206,9 @@ impl Scope {
             let away = now.since(FleetTime::from_micros(ticket.left_at));
             if let Some(waiting_for) = ticket.waiting_for.clone().map(DelayPart::from) {
                 paceline_core::delays::add(&mut past.prior, &waiting_for.cause, away);
+            }
+            if ticket.is_first {
+                return past;
             }
             past.history = History { waited: Span::from_micros(ticket.waited), paid_attempts: ticket.paid_attempts };
             past.ran_at.clone_from(&ticket.ran_at);

@@ -8,6 +8,7 @@ mod bounds;
 mod effects;
 mod estimate;
 mod input;
+mod lead;
 mod mode;
 mod organisations;
 mod parent;
@@ -70,6 +71,8 @@ struct Call {
 pub struct Scope {
     target: Target,
     replica: u32,
+    /// Where others reach this replica; without it, it neither leads nor sends calls on.
+    address: Option<Arc<str>>,
     keyring: Arc<Keyring>,
     settings: Arc<dyn Settings>,
     value: ScopeValue,
@@ -114,6 +117,7 @@ impl Scope {
         Self {
             target,
             replica,
+            address: None,
             keyring,
             settings,
             value: ScopeValue::default(),
@@ -245,6 +249,7 @@ impl Scope {
         self.end_holds(now, &mut fx);
         if fx.changed {
             self.value.lineage.wrote(self.replica);
+            self.take_lead(now);
         }
         fx.wake_at = [pass.look_again_at, self.holds.first().map(|(at, _)| *at), self.queue.next_forgetting()]
             .into_iter()
@@ -293,7 +298,10 @@ impl Scope {
                 self.replan_waiting(now);
                 return true;
             }
-            Input::Drain => self.drain(now),
+            Input::Drain => {
+                self.drain(now);
+                fx.changed |= self.lay_down_lead();
+            }
             Input::Inspect(reply) => {
                 let view = view::view(self, now);
                 fx.answer(reply, Reply::View(Box::new(view)), None);

@@ -398,6 +398,7 @@ pub(crate) fn next_ask(wire: &LeaseWire, input: &ReportInput, target: Target) ->
         ticket: None,
         previous_lease_id: None,
         repeat: lease.repeat,
+        decide_here: input.request.decide_here,
     };
     let print = crate::inputs::print_of(&request);
     Some(AskInput {

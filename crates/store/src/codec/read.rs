@@ -7,6 +7,7 @@ use bytes::Bytes;
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, LaneTurn, MOST_LANE_TURNS};
+use paceline_core::leader::Leader;
 use paceline_core::level::{Level, Rate};
 use paceline_core::lineage::{Lineage, MOST_WRITERS, Writer};
 use paceline_core::plan::{BucketId, BucketPlan, OurPart, Owner, Portion, Refill, StartLevel};
@@ -19,6 +20,8 @@ use prost::Message;
 use super::bounds::{Checks, LONGEST_WINDOW_MICROS, MOST_COUNTED};
 use super::{calls, pace, wire};
 
+/// Longer addresses are damage.
+const MOST_ADDRESS_BYTES: usize = 512;
 /// More buckets or groups than this are damage; the core keeps to fewer.
 pub(super) const MOST_READ: usize = 4 * MOST_BUCKETS;
 /// The most calls in flight a ramp allows, in thousandths; the least is one.
@@ -38,9 +41,11 @@ pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
         exhausted: calls::read_exhausted(stored.exhausted, &mut checks),
         provisional: provisional(stored.provisional, &mut checks),
         lineage: lineage(&stored.writers, &mut checks),
+        leader: None,
     };
     let of_buckets = checks.found;
-    let value = ScopeValue { usage: super::usage::read(stored.usage, &mut checks), ..value };
+    let usage = super::usage::read(stored.usage, &mut checks);
+    let value = ScopeValue { usage, leader: leader(stored.leader, &mut checks), ..value };
     let repaired = value.repaired.saturating_add(checks.found);
     // What was dropped must not come back as a bucket that nobody has used.
     let lost_at = if of_buckets > 0 { now } else { value.lost_at };
@@ -60,6 +65,14 @@ fn provisional(stored: Vec<wire::Provisional>, checks: &mut Checks) -> Vec<Provi
         Some(Provisional { place, told, mark: checks.count(known.mark, MOST_COUNTED) })
     });
     read.collect()
+}
+
+/// A lead that cannot be read is none: the next commit takes it.
+fn leader(stored: Option<wire::Leader>, checks: &mut Checks) -> Option<Leader> {
+    let stored = stored?;
+    let is_sound = checks.require(!stored.address.is_empty() && stored.address.len() <= MOST_ADDRESS_BYTES);
+    let until = checks.instant(stored.until);
+    is_sound.then(|| Leader { replica: stored.replica, address: Arc::from(stored.address), until })
 }
 
 fn lineage(stored: &[wire::Writer], checks: &mut Checks) -> Lineage {

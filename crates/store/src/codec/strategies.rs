@@ -13,6 +13,7 @@ use paceline_core::exhausted::{Exhausted, LONGEST_INTERVAL};
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, LaneTurn, Turn};
 use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
+use paceline_core::leader::Leader;
 use paceline_core::level::{Level, Rate};
 use paceline_core::lineage::{Lineage, Writer};
 use paceline_core::plan::{BucketId, BucketPlan, OurPart, Owner, Portion, Refill, StartLevel};
@@ -41,12 +42,12 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
     let groups = btree_map(name(), group(), 0..4)
         .prop_map(|groups| groups.into_iter().map(|(key, state)| GroupState { key: Arc::from(key), ..state }).collect());
     let refusal = of((name(), instant()).prop_map(|(group, at)| (Arc::from(group), at)));
-    let stops = (of(exhausted()), vec(provisional(), 0..4), lineage());
+    let stops = (of(exhausted()), vec(provisional(), 0..4), lineage(), of(leader()));
     (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros(), usage(), stops).prop_map(
-        |(buckets, groups, floor, last_refusal, repaired, lost_at, usage, (exhausted, provisional, lineage))| {
+        |(buckets, groups, floor, last_refusal, repaired, lost_at, usage, (exhausted, provisional, lineage, leader))| {
             let lost_at = FleetTime::from_micros(lost_at);
             let repaired = u64::from(repaired);
-            ScopeValue { buckets, groups, floor, last_refusal, repaired, lost_at, usage, exhausted, provisional, lineage }
+            ScopeValue { buckets, groups, floor, last_refusal, repaired, lost_at, usage, exhausted, provisional, lineage, leader }
         },
     )
 }
@@ -74,6 +75,11 @@ fn provisional() -> impl Strategy<Value = Provisional> {
         bucket_id().prop_map(Place::Bucket),
     ];
     (place, instant(), 0..=MOST_COUNTED).prop_map(|(place, told, mark)| Provisional { place, told, mark })
+}
+
+fn leader() -> impl Strategy<Value = Leader> {
+    let place = (any::<u32>(), "[a-z0-9.]{1,20}:[0-9]{1,5}", instant());
+    place.prop_map(|(replica, address, until)| Leader { replica, address: Arc::from(address), until })
 }
 
 fn lineage() -> impl Strategy<Value = Lineage> {

@@ -33,6 +33,19 @@ pub(super) struct Scope {
     /// Whose commits it includes, the replica silent for longest first.
     #[prost(message, repeated, tag = "90")]
     pub(super) writers: Vec<Writer>,
+    /// Which replica decides.
+    #[prost(message, optional, tag = "91")]
+    pub(super) leader: Option<Leader>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Leader {
+    #[prost(fixed32, tag = "1")]
+    pub(super) replica: u32,
+    #[prost(string, tag = "2")]
+    pub(super) address: String,
+    #[prost(int64, tag = "3")]
+    pub(super) until: i64,
 }
 
 /// A wait that one call alone has heard of: under a group, a bucket (of which the plan's name is all that is set), else under

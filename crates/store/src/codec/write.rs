@@ -18,7 +18,7 @@ use super::{calls, pace, wire};
 
 /// The body of a value.
 pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
-    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at, usage, exhausted, provisional, lineage } =
+    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at, usage, exhausted, provisional, lineage, leader } =
         value;
     let refusal = last_refusal.as_ref();
     wire::Scope {
@@ -32,6 +32,11 @@ pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
         exhausted: exhausted.as_ref().map(calls::write_exhausted),
         provisional: provisional.iter().map(told_to_one).collect(),
         writers: lineage.writers().iter().map(writer).collect(),
+        leader: leader.as_ref().map(|leader| wire::Leader {
+            replica: leader.replica,
+            address: leader.address.to_string(),
+            until: leader.until.as_micros(),
+        }),
     }
 }
 

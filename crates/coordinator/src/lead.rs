@@ -1,0 +1,49 @@
+//! Who decides about a scope: this replica, or another one to which its calls are to be sent on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use paceline_core::leader::Leader;
+use paceline_core::units::{FleetTime, Span};
+
+/// So long after its end a lead still says where calls go first: an idle leader takes it up again with the first one.
+const KNOWN_FOR: Span = Span::from_secs(10);
+
+/// Which replica decides about a scope, as far as this one knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lead {
+    /// This one.
+    Here,
+    /// Another one.
+    At {
+        /// Its number.
+        replica: u32,
+        /// Where it is reached: `host:port`.
+        address: Arc<str>,
+    },
+    /// Nobody that is known of.
+    Unknown,
+}
+
+/// What a scope's actor last saw of its leader, for those who are about to call it.
+#[derive(Debug, Default)]
+pub(crate) struct LeadCell(Mutex<Option<Leader>>);
+
+impl LeadCell {
+    pub(crate) fn see(&self, leader: Option<&Leader>) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.as_ref() != leader {
+            *seen = leader.cloned();
+        }
+    }
+
+    pub(crate) fn lead(&self, replica: u32, now: FleetTime) -> Lead {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match seen.as_ref() {
+            Some(leader) if leader.replica == replica => Lead::Here,
+            Some(leader) if now < leader.until + KNOWN_FOR => {
+                Lead::At { replica: leader.replica, address: leader.address.clone() }
+            }
+            _ => Lead::Unknown,
+        }
+    }
+}
