@@ -100,6 +100,7 @@ impl Server {
             settings: in_force.configured(),
             telemetry: telemetry.clone(),
             trace,
+            address: None,
         })
         .await?;
         let in_force = Arc::new(ArcSwap::from_pointee(in_force));

@@ -23,7 +23,8 @@ impl Scope {
 
     /// Sends on who waits here and who comes, but for those who are to be decided here whoever leads. Returns what is left to do.
     pub fn move_away(&mut self, inputs: Vec<Input>, now: FleetTime, fx: &mut Effects) -> Vec<Input> {
-        let ids: Vec<AskId> = self.calls.iter().filter(|(_, call)| !call.input.request.decide_here).map(|(id, _)| *id).collect();
+        let ids: Vec<AskId> =
+            self.calls.iter().filter(|(_, call)| !call.input.request.decide_here).map(|(id, _)| *id).collect();
         for id in ids {
             if self.calls.get(&id).is_some_and(|call| call.report.is_some()) {
                 // Its report was taken: the answer to that is a place, which any replica honours.

@@ -8,6 +8,7 @@ mod support;
 mod crowds;
 mod exits;
 mod fallbacks;
+mod leading;
 mod losses;
 mod replicas;
 mod rest;
@@ -38,8 +39,14 @@ fn store() -> Arc<MemoryStore> {
 }
 
 async fn service<S: Store>(store: S, settings: Arc<dyn Settings>) -> Service<S> {
+    service_at(None, store, settings).await
+}
+
+/// A service that other replicas reach at an address.
+async fn service_at<S: Store>(address: Option<&str>, store: S, settings: Arc<dyn Settings>) -> Service<S> {
     let telemetry = Telemetry::new(Default::default()).unwrap();
-    let options = Options { store, settings, telemetry: telemetry.clone(), trace: None };
+    let address = address.map(Arc::from);
+    let options = Options { store, settings, telemetry: telemetry.clone(), trace: None, address };
     Service { coordinator: Coordinator::new(options).await.unwrap(), telemetry }
 }
 

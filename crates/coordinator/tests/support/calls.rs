@@ -73,6 +73,7 @@ pub(crate) fn report(lease_id: &str, seq: u32, outcome: Outcome) -> ReportReques
         age: Span::ZERO,
         served_by: String::new(),
         retry: None,
+        decide_here: false,
     }
 }
 

@@ -237,7 +237,7 @@ fn code(error: &CallError) -> &'static str {
         CallError::Invalid { .. } => "INVALID_ARGUMENT",
         CallError::UnknownProvider(_) => "NOT_FOUND",
         CallError::AlreadyExists(_) => "ALREADY_EXISTS",
-        CallError::Unavailable(_) => "UNAVAILABLE",
+        CallError::Unavailable(_) | CallError::Moved { .. } => "UNAVAILABLE",
     }
 }
 

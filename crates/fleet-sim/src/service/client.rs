@@ -88,6 +88,7 @@ impl Client {
             age: Span::ZERO,
             served_by: String::new(),
             retry: is_refusal.then(RetryAsk::default),
+            decide_here: false,
         }
     }
 }

@@ -67,6 +67,7 @@ pub(super) fn acquire(message: v1::AcquireRequest, patience: Option<Duration>) -
         ticket: (!message.ticket.is_empty()).then_some(message.ticket),
         previous_lease_id: (!message.previous_lease_id.is_empty()).then_some(message.previous_lease_id),
         repeat: repeat.unwrap_or_default(),
+        decide_here: false,
     })
 }
 
@@ -105,6 +106,7 @@ pub(super) fn report(message: v1::ReportRequest) -> Result<ReportRequest, Status
         age: age.unwrap_or(Span::ZERO),
         served_by: message.served_by,
         retry,
+        decide_here: false,
     })
 }
 

@@ -70,6 +70,7 @@ pub(super) fn of_call(error: CallError) -> Status {
             let said = format!("{why}; try again, at another replica if there is one");
             Status::unavailable(shortened(&said, MOST_MESSAGE_CHARS))
         }
+        moved @ CallError::Moved { .. } => Status::unavailable(format!("{moved}; try again")),
     }
 }
 

@@ -47,7 +47,19 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
         |(buckets, groups, floor, last_refusal, repaired, lost_at, usage, (exhausted, provisional, lineage, leader))| {
             let lost_at = FleetTime::from_micros(lost_at);
             let repaired = u64::from(repaired);
-            ScopeValue { buckets, groups, floor, last_refusal, repaired, lost_at, usage, exhausted, provisional, lineage, leader }
+            ScopeValue {
+                buckets,
+                groups,
+                floor,
+                last_refusal,
+                repaired,
+                lost_at,
+                usage,
+                exhausted,
+                provisional,
+                lineage,
+                leader,
+            }
         },
     )
 }

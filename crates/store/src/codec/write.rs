@@ -18,8 +18,19 @@ use super::{calls, pace, wire};
 
 /// The body of a value.
 pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
-    let ScopeValue { buckets, groups, floor: under, last_refusal, repaired, lost_at, usage, exhausted, provisional, lineage, leader } =
-        value;
+    let ScopeValue {
+        buckets,
+        groups,
+        floor: under,
+        last_refusal,
+        repaired,
+        lost_at,
+        usage,
+        exhausted,
+        provisional,
+        lineage,
+        leader,
+    } = value;
     let refusal = last_refusal.as_ref();
     wire::Scope {
         buckets: buckets.iter().map(|state| message(&bucket(state))).collect(),
