@@ -64,6 +64,7 @@ impl Config {
             min_backoff: identity.facts.min_backoff,
             retries,
             modes,
+            store_down: Default::default(),
         };
         Ok(Explanation {
             asked: format!("{provider}/{account}/{model}"),

@@ -37,6 +37,11 @@ pub trait Settings: Send + Sync + 'static {
         TenantPolicy::default()
     }
 
+    /// How many replicas there are to be: while the store is away each takes that part of a limit, or less where more are alive.
+    fn expected_replicas(&self) -> u32 {
+        1
+    }
+
     /// The organisation whose quota an answer was about, if it names one.
     fn organisation(&self, provider: &str, answer: &AnswerParts<'_>) -> Option<String>;
 

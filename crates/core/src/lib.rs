@@ -6,6 +6,7 @@
 //!
 //! Start with [`plan`] (what limits apply), then [`signal`] (what a provider said).
 
+pub mod alone;
 pub mod amounts;
 pub mod backing;
 pub mod backoff;

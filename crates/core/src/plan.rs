@@ -291,6 +291,16 @@ pub struct BucketPlan {
     pub ours: OurPart,
 }
 
+/// What happens to calls while the store is away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StoreDown {
+    /// Each replica goes on with its part of each limit.
+    #[default]
+    Local,
+    /// They are denied.
+    Closed,
+}
+
 /// What a call of one group must respect: the answer of `resolve(provider, account, model)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupPlan {
@@ -306,6 +316,8 @@ pub struct GroupPlan {
     pub min_backoff: Span,
     /// What is done with its calls.
     pub modes: Modes,
+    /// What happens to its calls while the store is away.
+    pub store_down: StoreDown,
     /// How many of its calls may be retries.
     pub retries: RetryPolicy,
 }

@@ -313,6 +313,7 @@ mod tests {
             classes,
             min_backoff: Span::ZERO,
             modes: Default::default(),
+            store_down: Default::default(),
             retries: RetryPolicy::default(),
         })
     }

@@ -365,6 +365,7 @@ fn plan(start: StartLevel) -> Arc<GroupPlan> {
         buckets: vec![bucket],
         classes: Class::ALL.map(ClassPolicy::default_of),
         modes: Default::default(),
+        store_down: Default::default(),
         min_backoff: Span::ZERO,
         retries: Default::default(),
     })

@@ -82,6 +82,7 @@ pub fn group_named(key: &str, buckets: Vec<BucketPlan>) -> Arc<GroupPlan> {
         classes: Class::ALL.map(ClassPolicy::default_of),
         min_backoff: Span::ZERO,
         modes: Modes::default(),
+        store_down: Default::default(),
         retries: RetryPolicy::default(),
     };
     Arc::new(plan.renamed(&Arc::from(key)))
