@@ -26,14 +26,8 @@ pub(crate) fn grant() -> Grant {
 /// What becomes of a call that nobody was told of.
 pub(crate) fn judge(report: &ReportRequest, attempt: u32) -> ReportResponse {
     let wait = retry_after(report);
-    let refused = match report.outcome() {
-        Outcome::Response => {
-            matches!(report.status, 429 | 503 | 529) || report.grpc_status.is_some_and(|code| code == 8 || code == 14)
-        }
-        Outcome::ConnectionFailed => true,
-        _ => false,
-    };
-    let is_again = refused && attempt < ATTEMPTS && wait.is_none_or(|wait| wait <= LONGEST);
+    let was_not_run = is_refusal(report) || report.outcome() == Outcome::ConnectionFailed;
+    let is_again = was_not_run && attempt < ATTEMPTS && wait.is_none_or(|wait| wait <= LONGEST);
     let verdict = match (report.r#final, is_again, report.status < 400) {
         (false, ..) => Verdict::Unspecified,
         (true, true, _) => Verdict::Retry,
@@ -42,6 +36,13 @@ pub(crate) fn judge(report: &ReportRequest, attempt: u32) -> ReportResponse {
     };
     let signal = wait.map(|wait| Signal { retry_after: Some(timing::to_proto(wait)), ..Signal::default() });
     ReportResponse { applied: true, verdict: verdict.into(), signal, ..ReportResponse::default() }
+}
+
+/// Whether the provider pushed back.
+pub(crate) fn is_refusal(report: &ReportRequest) -> bool {
+    let is_pushed_back =
+        matches!(report.status, 429 | 503 | 529) || report.grpc_status.is_some_and(|code| code == 8 || code == 14);
+    report.outcome() == Outcome::Response && is_pushed_back
 }
 
 /// How long to wait before the next attempt: what the provider said, else more each time; `random` in 0..1. `None`: it said

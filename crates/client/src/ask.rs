@@ -1,10 +1,12 @@
 //! What a worker wants to send, in its own terms.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use paceline_proto::v1::{AcquireRequest, Priority, Repeat, RetryAsk, Target};
 use tokio::time::Instant;
 
+use crate::rendezvous::Route;
 use crate::report::Retry;
 use crate::timing;
 
@@ -178,6 +180,28 @@ impl Asked {
             request.fallbacks = fallbacks;
         }
         self
+    }
+
+    /// Whether it has a place in line.
+    pub(crate) fn has_place(&self) -> bool {
+        !self.request.ticket.is_empty()
+    }
+
+    /// The replica that its scope belongs to.
+    pub(crate) fn route(&self) -> Route {
+        self.request.target.as_ref().map_or(Route::new("", ""), Route::of)
+    }
+
+    pub(crate) fn cost(&self) -> &BTreeMap<String, u64> {
+        &self.request.cost
+    }
+
+    pub(crate) fn max_wait(&self) -> Option<Duration> {
+        self.request.max_wait.as_ref().map(timing::length)
+    }
+
+    pub(crate) fn priority(&self) -> Priority {
+        self.request.priority()
     }
 
     pub(crate) fn attempt(&self) -> u32 {

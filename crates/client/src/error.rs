@@ -122,7 +122,9 @@ fn list(fields: &[(String, String)]) -> String {
 /// What a failed RPC means for the worker.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// Another try, here or at another replica, may work; not before this long.
+    /// This replica did not answer; another may, and it must be asked for the same.
+    Elsewhere { what: String },
+    /// The service is there and protects itself: not before this long, wherever.
     Again { not_before: Duration, what: String },
     /// It will not.
     Final(Error),
@@ -132,9 +134,9 @@ impl From<Status> for Trouble {
     fn from(status: Status) -> Self {
         let message = status.message().to_owned();
         match status.code() {
-            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Aborted => again_at_once(&status),
+            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Aborted => elsewhere(&status),
             // The transport has no better code for a connection that broke; the service's own errors have no source.
-            Code::Unknown | Code::Internal if status.source().is_some() => again_at_once(&status),
+            Code::Unknown | Code::Internal if status.source().is_some() => elsewhere(&status),
             Code::ResourceExhausted => {
                 let told = status.get_details_retry_info().and_then(|info| info.retry_delay);
                 Self::Again { not_before: told.unwrap_or(Duration::from_secs(1)), what: message }
@@ -149,14 +151,14 @@ impl From<Status> for Trouble {
     }
 }
 
-fn again_at_once(status: &Status) -> Trouble {
+fn elsewhere(status: &Status) -> Trouble {
     let mut what = format!("{:?}: {}", status.code(), status.message());
     let mut source = status.source();
     while let Some(cause) = source {
         what = format!("{what}: {cause}");
         source = cause.source();
     }
-    Trouble::Again { not_before: Duration::ZERO, what }
+    Trouble::Elsewhere { what }
 }
 
 #[cfg(test)]
@@ -166,10 +168,20 @@ mod tests {
 
     #[test]
     fn codes_say_whether_to_try_again() {
-        for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Cancelled, Code::Aborted, Code::ResourceExhausted] {
-            assert!(matches!(Status::new(code, "x").into(), Trouble::Again { .. }), "{code:?}");
+        for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Cancelled, Code::Aborted] {
+            assert!(matches!(Status::new(code, "x").into(), Trouble::Elsewhere { .. }), "{code:?}");
         }
-        let finals = [Code::InvalidArgument, Code::NotFound, Code::AlreadyExists, Code::PermissionDenied, Code::Internal];
+        assert!(matches!(Status::resource_exhausted("x").into(), Trouble::Again { .. }));
+        let finals = [
+            Code::InvalidArgument,
+            Code::NotFound,
+            Code::AlreadyExists,
+            Code::PermissionDenied,
+            Code::Unauthenticated,
+            Code::FailedPrecondition,
+            Code::Unimplemented,
+            Code::Internal,
+        ];
         for code in finals {
             assert!(matches!(Status::new(code, "x").into(), Trouble::Final(_)), "{code:?}");
         }

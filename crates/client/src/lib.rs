@@ -26,23 +26,33 @@
 mod alone;
 mod ask;
 mod call;
+mod discovery;
 mod error;
+mod fleet;
+mod health;
 mod limiter;
 mod peers;
+mod recent;
+mod rendezvous;
 mod report;
 mod slot;
+mod solo;
+mod stats;
 mod timing;
 mod waiting;
 
 pub use ask::Ask;
 pub use call::{Called, End};
+pub use discovery::{Discovery, Found};
 pub use error::{Denied, Error};
 pub use limiter::{Builder, Limiter};
 pub use paceline_proto::v1::{
     Delay, Mode, NotApplied, Outcome, Priority, Reason, Repeat, Shadow, Signal, Source, Target, Verdict,
 };
+pub use rendezvous::replica_for;
 pub use report::{Report, Reported, Retry};
 pub use slot::{Next, Slot};
+pub use stats::{Path, Stats};
 /// For [`Builder::channel`], so that a worker need not name its own version of tonic.
 pub use tonic::transport::Channel;
 

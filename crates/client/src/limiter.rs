@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use paceline_proto::v1::Priority;
 use tokio::runtime::Handle;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 use crate::ask::{Ask, Asked, Defaults};
+use crate::discovery::{Discovery, Dns};
 use crate::error::Error;
+use crate::fleet::Fleet;
 use crate::peers::Peers;
 use crate::slot::Slot;
+use crate::solo::Solo;
+use crate::stats::Stats;
 use crate::waiting;
 
 /// Where a service is looked for when nobody says.
 const DEFAULT_ADDR: &str = "http://127.0.0.1:7070";
 /// How long a client goes on trying when no replica answers: longer than a restart takes.
 const PATIENCE: Duration = Duration::from_secs(30);
-const CONNECT_WITHIN: Duration = Duration::from_secs(3);
-/// A replica that vanished without closing its connections is found out within these two.
-const PING_EVERY: Duration = Duration::from_secs(10);
-const PONG_WITHIN: Duration = Duration::from_secs(5);
 
 /// Asks the service for slots. Clones share connections.
 #[derive(Clone, Debug)]
@@ -33,6 +33,10 @@ pub struct Limiter {
 pub(crate) struct Shared {
     pub(crate) peers: Peers,
     pub(crate) defaults: Defaults,
+    /// For when nobody answers.
+    pub(crate) solo: Solo,
+    /// Whether calls go on then.
+    pub(crate) goes_on: bool,
     /// Nobody is asked.
     pub(crate) is_off: bool,
     /// For what a guard does after it was dropped, on whatever thread that happens.
@@ -67,6 +71,11 @@ impl Limiter {
         self.slot(asked).await
     }
 
+    /// What this limiter did so far, for the worker's own metrics.
+    pub fn stats(&self) -> Stats {
+        self.shared.peers.stats()
+    }
+
     pub(crate) async fn slot(&self, asked: Asked) -> Result<Slot, Error> {
         waiting::for_slot(&self.shared, asked, None).await
     }
@@ -77,33 +86,53 @@ impl Limiter {
 pub struct Builder {
     addrs: Vec<String>,
     channels: Vec<(String, Channel)>,
+    discovery: Option<Arc<dyn Discovery>>,
     defaults: Defaults,
+    goes_on: bool,
     is_off: bool,
     patience: Duration,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { addrs: Vec::new(), channels: Vec::new(), defaults: Defaults::default(), is_off: false, patience: PATIENCE }
+        Self {
+            addrs: Vec::new(),
+            channels: Vec::new(),
+            discovery: None,
+            defaults: Defaults::default(),
+            goes_on: true,
+            is_off: false,
+            patience: PATIENCE,
+        }
     }
 }
 
 impl Builder {
-    /// The address of a replica: `http://host:port`, or only `host:port`. Several may be given; 127.0.0.1:7070 when none is.
+    /// An address of the service: `http://host:port`, or only `host:port`; 127.0.0.1:7070 when none is given. A name may stand for
+    /// several replicas, as that of a headless service does: it is looked up again about twice a minute, and when one fails.
+    /// Calls of one provider and account go to the same replica from every client, and to the next one when it does not answer.
     pub fn addr(mut self, addr: impl Into<String>) -> Self {
         self.addrs.push(addr.into());
         self
     }
 
-    /// The addresses of several replicas: when one does not answer, the next is asked.
+    /// Several addresses, each as in [`Builder::addr`].
     pub fn addrs<A: Into<String>>(mut self, addrs: impl IntoIterator<Item = A>) -> Self {
         self.addrs.extend(addrs.into_iter().map(Into::into));
         self
     }
 
-    /// A connection made by the caller (its own TLS, its own transport), called `name` in errors.
+    /// A connection made by the caller (its own TLS, its own transport), called `name` in errors. Each is taken for one replica,
+    /// and every client should call it the same. Pings (`http2_keep_alive_interval`, `keep_alive_timeout`) are the caller's: with
+    /// 2 s and 1.5 s a replica that vanished is left within four.
     pub fn channel(mut self, name: impl Into<String>, channel: Channel) -> Self {
         self.channels.push((name.into(), channel));
+        self
+    }
+
+    /// Finds and connects replicas in a way of the caller's, instead of [`Builder::addr`].
+    pub fn discovery(mut self, discovery: impl Discovery) -> Self {
+        self.discovery = Some(Arc::new(discovery));
         self
     }
 
@@ -139,6 +168,14 @@ impl Builder {
         self
     }
 
+    /// Whether calls go on when no replica has answered for as long as the client is patient; they do by default: at the pace of the
+    /// client's recent share, halved each minute, then after five minutes unpaced, as without Paceline. With `false` they end in
+    /// [`Error::Unreachable`].
+    pub fn go_on_without_service(mut self, goes_on: bool) -> Self {
+        self.goes_on = goes_on;
+        self
+    }
+
     /// How long to go on trying when no replica answers; 30 s by default.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -151,14 +188,26 @@ impl Builder {
     /// [`Error::Address`] when an address cannot be used, [`Error::NoRuntime`] outside of a tokio runtime.
     pub fn build(self) -> Result<Limiter, Error> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let mut peers = self.channels;
-        for addr in &self.addrs {
-            peers.push((addr.clone(), connect(addr)?));
+        let mut addrs = self.addrs;
+        if addrs.is_empty() && self.channels.is_empty() && self.discovery.is_none() {
+            addrs.push(DEFAULT_ADDR.to_owned());
         }
-        if peers.is_empty() {
-            peers.push((DEFAULT_ADDR.to_owned(), connect(DEFAULT_ADDR)?));
+        let dns = Dns::new(&addrs)?;
+        let (beforehand, has_names) = (dns.numbers(), dns.has_names());
+        let is_found_elsewhere = self.discovery.is_some();
+        let discovery = self.discovery.or_else(|| (!addrs.is_empty()).then(|| Arc::new(dns) as Arc<dyn Discovery>));
+        let fleet = Fleet::start(self.channels, &beforehand, discovery, addrs.join(", "), runtime.clone());
+        if (has_names || is_found_elsewhere) && !self.is_off {
+            fleet.keep_finding();
         }
-        let shared = Shared { peers: Peers::new(peers, self.patience), defaults: self.defaults, is_off: self.is_off, runtime };
+        let shared = Shared {
+            peers: Peers::new(fleet, self.patience),
+            defaults: self.defaults,
+            solo: Solo::default(),
+            goes_on: self.goes_on,
+            is_off: self.is_off,
+            runtime,
+        };
         Ok(Limiter { shared: Arc::new(shared) })
     }
 }
@@ -170,27 +219,6 @@ fn is_off(mode: &str) -> Result<bool, Error> {
         "off" => Ok(true),
         other => Err(Error::Mode { mode: other.to_owned() }),
     }
-}
-
-/// A connection that is made when it is first used, and again whenever it breaks.
-fn connect(addr: &str) -> Result<Channel, Error> {
-    let uri = if addr.contains("://") { addr.to_owned() } else { format!("http://{addr}") };
-    let refuse = |problem: String| Error::Address { addr: addr.to_owned(), problem };
-    if !uri.starts_with("http://") {
-        let problem = "this client speaks plain HTTP/2; make the TLS connection yourself and give it to Builder::channel";
-        return Err(refuse(problem.to_owned()));
-    }
-    let endpoint = Endpoint::from_shared(uri).map_err(|error| refuse(error.to_string()))?;
-    if endpoint.uri().port().is_none() {
-        return Err(refuse("it has no port".to_owned()));
-    }
-    let endpoint = endpoint
-        .connect_timeout(CONNECT_WITHIN)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PONG_WITHIN)
-        .keep_alive_while_idle(true);
-    Ok(endpoint.connect_lazy())
 }
 
 #[cfg(test)]

@@ -1,29 +1,33 @@
-//! The replicas of the service: which one is asked, and what happens when it does not answer.
+//! Sends what every request is: something that may be repeated, at another replica, until one answers.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_proto::v1::rate_limiter_client::RateLimiterClient;
 use paceline_proto::v1::{AcquireRequest, AcquireResponse, ReleaseRequest, ReleaseResponse, ReportRequest, ReportResponse};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::ask::Deadline;
 use crate::error::{Error, Trouble};
+use crate::fleet::{Choice, Fleet, Replica};
+use crate::rendezvous::Route;
+use crate::stats::{Counters, Stats};
 use crate::timing;
 
 /// How much longer than it may be held an RPC may take, before its replica counts as gone.
-const SLACK: Duration = Duration::from_secs(5);
+const SLACK: Duration = Duration::from_secs(3);
 /// How long an RPC may take when the deadline is near or over: the service's own denial says more than ours.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
-/// The replicas, and the one that is asked first.
+/// The service, whichever replica is it.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    peers: Vec<(String, RateLimiterClient<Channel>)>,
-    preferred: AtomicUsize,
+    fleet: Arc<Fleet>,
     patience: Duration,
+    pub(crate) counters: Counters,
 }
 
 /// How long an RPC may take.
@@ -33,99 +37,150 @@ pub(crate) struct Bounds {
     pub(crate) held: Duration,
     /// When its answer is of no use any more.
     pub(crate) deadline: Option<Deadline>,
+    /// Longest time of trying, where that is shorter than the limiter's patience.
+    pub(crate) patience: Option<Duration>,
+    /// Whether nobody waits for it: then it is tried also when the service is known to be away.
+    pub(crate) in_background: bool,
 }
 
 impl Bounds {
     /// Answered at once, for as long as the client is patient.
-    pub(crate) const AT_ONCE: Self = Self { held: Duration::ZERO, deadline: None };
+    pub(crate) const AT_ONCE: Self = Self { held: Duration::ZERO, deadline: None, patience: None, in_background: false };
+    /// The same, with nobody waiting for the answer.
+    pub(crate) const IN_BACKGROUND: Self = Self { in_background: true, ..Self::AT_ONCE };
 }
 
 impl Peers {
-    pub(crate) fn new(peers: Vec<(String, Channel)>, patience: Duration) -> Self {
-        // Workers that start together do not all begin with the first replica.
-        let preferred = AtomicUsize::new(rand::random_range(0..peers.len().max(1)));
-        let peers = peers.into_iter().map(|(addr, channel)| (addr, RateLimiterClient::new(channel))).collect();
-        Self { peers, preferred, patience }
+    pub(crate) fn new(fleet: Arc<Fleet>, patience: Duration) -> Self {
+        Self { fleet, patience, counters: Counters::default() }
     }
 
-    /// Sends what `make` makes until a replica answers: every request here may be repeated. `make` is called for each try, so
-    /// that lengths of time in it count from then.
-    pub(crate) async fn send<C: Call>(&self, bounds: Bounds, mut make: impl FnMut() -> C + Send) -> Result<C::Answer, Error> {
+    /// Since when calls go on without the service: nobody has answered for as long as the client is patient.
+    pub(crate) fn away_since(&self, now: Instant) -> Option<Instant> {
+        let since = timing::after(self.fleet.silent_since()?, self.patience);
+        (now >= since).then_some(since)
+    }
+
+    /// Tells when somebody may be there again.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.fleet.changes()
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.counters.read(self.away_since(Instant::now()).is_some())
+    }
+
+    /// The addresses, for people.
+    pub(crate) fn addrs(&self) -> String {
+        self.fleet.addrs()
+    }
+
+    /// Sends what `make` makes until a replica answers: every request here may be repeated. The scope's own replica is asked
+    /// first, then the others in the scope's order. `make` is called for each try, so that lengths of time in it count from then.
+    pub(crate) async fn send<C: Call>(
+        &self,
+        route: Route,
+        bounds: Bounds,
+        mut make: impl FnMut() -> C + Send,
+    ) -> Result<C::Answer, Error> {
         let started = Instant::now();
-        let (mut failures, mut last) = (0_u32, String::new());
+        let (mut tried, mut rounds, mut last) = (Vec::new(), 0_u32, None);
         loop {
-            let chosen = self.preferred.load(Ordering::Relaxed);
-            let Some((addr, client)) = self.peers.get(chosen).or_else(|| self.peers.first()) else {
-                return Err(self.unreachable(started, "no address was given".into()));
-            };
-            let left = self.left(started, bounds.deadline);
-            if left.is_zero() && failures > 0 {
+            if !bounds.in_background && self.away_since(Instant::now()).is_some() {
                 return Err(self.unreachable(started, last));
             }
-            let pause = match one_try(client, make(), bounds).await {
-                Ok(answer) => return Ok(answer),
-                Err(Trouble::Final(error)) => return Err(error),
-                Err(Trouble::Again { not_before, what }) => {
-                    failures = failures.saturating_add(1);
-                    tracing::debug!(addr, failures, what, "the Paceline service did not answer");
-                    last = what;
-                    self.prefer_another(chosen);
-                    self.pause(failures, not_before)
+            let left = self.left(started, bounds);
+            if left.is_zero() && last.is_some() {
+                return Err(self.unreachable(started, last));
+            }
+            let pause = match self.fleet.choose(route, &tried) {
+                Choice::This(replica) => match self.one_try(&replica, make(), bounds).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(Trouble::Final(error)) => return Err(error),
+                    Err(Trouble::Elsewhere { what }) => {
+                        last = Some(what);
+                        tried.push(replica);
+                        continue;
+                    }
+                    Err(Trouble::Again { not_before, what }) => {
+                        last = Some(what);
+                        // Not all at once, and a little later than it says.
+                        timing::spread(not_before, not_before.saturating_mul(5) / 4, rand::random())
+                    }
+                },
+                Choice::NoneLeft => {
+                    tried.clear();
+                    rounds = rounds.saturating_add(1);
+                    timing::pause(rounds, rand::random())
+                }
+                Choice::NoneKnown => {
+                    self.wait_for_replicas(left).await;
+                    last = Some(self.fleet.problem());
+                    Duration::ZERO
                 }
             };
-            sleep(pause.min(self.left(started, bounds.deadline))).await;
+            sleep(pause.min(self.left(started, bounds))).await;
         }
     }
 
-    /// Sends it once, and does not wait long: for what is of no use later.
-    pub(crate) async fn send_once<C: Call>(&self, call: C) -> Result<C::Answer, Error> {
-        let chosen = self.preferred.load(Ordering::Relaxed);
-        let Some((_, client)) = self.peers.get(chosen).or_else(|| self.peers.first()) else {
-            return Err(self.unreachable(Instant::now(), "no address was given".into()));
-        };
+    /// Sends it to each replica once, without pauses: for what is of no use later.
+    pub(crate) async fn send_once<C: Call + Clone>(&self, route: Route, call: C) -> Result<C::Answer, Error> {
         let started = Instant::now();
-        one_try(client, call, Bounds::AT_ONCE).await.map_err(|trouble| match trouble {
-            Trouble::Final(error) => error,
-            Trouble::Again { what, .. } => {
-                self.prefer_another(chosen);
-                self.unreachable(started, what)
+        let (mut tried, mut last) = (Vec::new(), None);
+        while let Choice::This(replica) = self.fleet.choose(route, &tried) {
+            match self.one_try(&replica, call.clone(), Bounds::AT_ONCE).await {
+                Ok(answer) => return Ok(answer),
+                Err(Trouble::Final(error)) => return Err(error),
+                Err(Trouble::Again { what, .. }) => return Err(self.unreachable(started, Some(what))),
+                Err(Trouble::Elsewhere { what }) => last = Some(what),
             }
-        })
+            tried.push(replica);
+        }
+        Err(self.unreachable(started, last))
     }
 
     /// How long tries may go on: patience runs from the first one, and no longer than the deadline.
-    fn left(&self, started: Instant, deadline: Option<Deadline>) -> Duration {
+    fn left(&self, started: Instant, bounds: Bounds) -> Duration {
         let now = Instant::now();
-        let patience = timing::after(started, self.patience).saturating_duration_since(now);
-        deadline.map_or(patience, |deadline| patience.min(deadline.at.saturating_duration_since(now)))
+        let patience = bounds.patience.map_or(self.patience, |patience| patience.min(self.patience));
+        let patience = timing::after(started, patience).saturating_duration_since(now);
+        bounds.deadline.map_or(patience, |deadline| patience.min(deadline.at.saturating_duration_since(now)))
     }
 
-    fn pause(&self, failures: u32, not_before: Duration) -> Duration {
-        let peers = u32::try_from(self.peers.len()).unwrap_or(u32::MAX);
-        let pause = timing::pause(failures, peers, rand::random());
-        // A replica that names a time protects itself: come back a little later than it says, and not all at once.
-        pause.max(timing::spread(not_before, not_before.saturating_mul(5) / 4, rand::random()))
+    /// Until a look-up has found somebody.
+    async fn wait_for_replicas(&self, at_most: Duration) {
+        let mut changes = self.changes();
+        self.fleet.nobody_known();
+        if self.fleet.known().is_empty() {
+            // Found or not: whoever waits looks again.
+            let _ = timeout(at_most, changes.changed()).await;
+        }
     }
 
-    /// Turns to the next replica, unless another call has done so since `failed` was chosen.
-    fn prefer_another(&self, failed: usize) {
-        let next = (failed + 1) % self.peers.len().max(1);
-        let _ = self.preferred.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
+    async fn one_try<C: Call>(&self, replica: &Arc<Replica>, call: C, bounds: Bounds) -> Result<C::Answer, Trouble> {
+        let until_deadline = bounds.deadline.map(|deadline| deadline.at.saturating_duration_since(Instant::now()));
+        let enough = bounds.held.saturating_add(SLACK);
+        let within = enough.min(until_deadline.unwrap_or(Duration::MAX).max(LAST_CHANCE));
+        let said = match timeout(within, call.send(replica.client())).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(status.into()),
+            // A short deadline says nothing about the replica.
+            Err(_) if within < enough => return Err(Trouble::Elsewhere { what: format!("no answer in {within:?}") }),
+            Err(_) => Err(Trouble::Elsewhere { what: format!("no answer in {within:?}") }),
+        };
+        if let Err(Trouble::Elsewhere { what }) = &said {
+            tracing::debug!(replica = replica.name, what, "a replica of the Paceline service did not answer");
+            self.counters.failover();
+            self.fleet.failed(replica);
+        } else {
+            self.fleet.answered(replica);
+        }
+        said
     }
 
-    fn unreachable(&self, started: Instant, last: String) -> Error {
-        let addrs: Vec<&str> = self.peers.iter().map(|(addr, _)| addr.as_str()).collect();
-        Error::Unreachable { addrs: addrs.join(", "), after: started.elapsed(), last }
-    }
-}
-
-async fn one_try<C: Call>(client: &RateLimiterClient<Channel>, call: C, bounds: Bounds) -> Result<C::Answer, Trouble> {
-    let until_deadline = bounds.deadline.map(|deadline| deadline.at.saturating_duration_since(Instant::now()));
-    let within = bounds.held.saturating_add(SLACK).min(until_deadline.unwrap_or(Duration::MAX).max(LAST_CHANCE));
-    match timeout(within, call.send(client.clone())).await {
-        Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => Err(status.into()),
-        Err(_) => Err(Trouble::Again { not_before: Duration::ZERO, what: format!("no answer in {within:?}") }),
+    fn unreachable(&self, started: Instant, last: Option<String>) -> Error {
+        let last = last.unwrap_or_else(|| "nobody has answered for some time".to_owned());
+        Error::Unreachable { addrs: self.fleet.addrs(), after: started.elapsed(), last }
     }
 }
 

@@ -14,7 +14,10 @@ use crate::ask::Asked;
 use crate::error::Error;
 use crate::limiter::Shared;
 use crate::peers::Bounds;
+use crate::recent::Place;
+use crate::rendezvous::Route;
 use crate::report::{Report, Reported, Retry};
+use crate::stats::Path;
 use crate::timing::{self, Moment, Window};
 use crate::waiting;
 
@@ -45,6 +48,7 @@ pub(crate) struct Given {
     pub(crate) answer: AcquireResponse,
     pub(crate) window: Window,
     pub(crate) waited: Duration,
+    pub(crate) path: Path,
 }
 
 /// How far the call is.
@@ -67,7 +71,8 @@ pub enum Next {
 impl Slot {
     pub(crate) fn new(shared: Arc<Shared>, given: Given) -> Self {
         let grant = &given.grant;
-        let lease = Arc::new(Lease { id: grant.lease_id.clone(), reports: Mutex::new(Reports::default()) });
+        let route = grant.target.as_ref().map_or_else(|| given.asked.route(), Route::of);
+        let lease = Arc::new(Lease { id: grant.lease_id.clone(), route, reports: Mutex::new(Reports::default()) });
         let ttl = grant.ttl.as_ref().map(timing::length).filter(|ttl| !ttl.is_zero());
         let renewal = ttl.map(|ttl| shared.runtime.spawn(renew(shared.clone(), lease.clone(), ttl)).abort_handle());
         Self { shared, given: Box::new(given), stage: Stage::Granted, farewell: None, lease, renewal }
@@ -108,7 +113,12 @@ impl Slot {
         self.given.waited
     }
 
-    /// The mode the service is in for this call.
+    /// Who gave the slot: the service, or nobody, because it is off or does not answer.
+    pub fn path(&self) -> Path {
+        self.given.path
+    }
+
+    /// The mode the service is in for this call; `Off` where it did not give the slot (see [`Slot::path`]).
     pub fn mode(&self) -> Mode {
         self.given.answer.mode()
     }
@@ -153,7 +163,10 @@ impl Slot {
         if matches!(self.mode(), Mode::Off | Mode::Shadow) {
             return self.report_and_wait(report, retry).await;
         }
-        let response = self.tell(report, Some(&retry)).await?;
+        let response = match self.tell(report.clone(), Some(&retry)).await {
+            Err(error @ Error::Unreachable { .. }) => return self.go_on_untold(&report, retry, error).await,
+            told => told?,
+        };
         let received = Moment::now();
         let (reported, answer) = Reported::new(response);
         if !reported.is_to_be_sent_again() {
@@ -164,12 +177,30 @@ impl Slot {
         waiting::for_slot(&self.shared, asked, answer).await.map(Next::Again)
     }
 
+    /// When the report did not arrive because nobody answers: what was refused is sent again as an SDK would, and all else is
+    /// the caller's to judge. The report itself follows when the guard goes.
+    async fn go_on_untold(self, report: &Report, retry: Retry, error: Error) -> Result<Next, Error> {
+        if !self.shared.goes_on || self.shared.peers.away_since(Instant::now()).is_none() {
+            return Err(error);
+        }
+        let (reported, _) = Reported::new(self.judge_alone(report));
+        if !reported.is_to_be_sent_again() {
+            return Err(error);
+        }
+        self.wait_alone(reported, retry).await
+    }
+
     /// The same where nobody makes calls wait: the next slot is there at once, so the wait comes before it is asked for.
     async fn report_and_wait(mut self, report: Report, retry: Retry) -> Result<Next, Error> {
         let (reported, _) = Reported::new(self.tell(report, None).await?);
         if !reported.is_to_be_sent_again() {
             return Ok(Next::Over(reported));
         }
+        self.wait_alone(reported, retry).await
+    }
+
+    /// Waits as an SDK does, and then for the next slot.
+    async fn wait_alone(self, reported: Reported, retry: Retry) -> Result<Next, Error> {
         let Some(wait) = alone::wait(reported.signal.as_ref(), self.attempt(), rand::random()) else {
             return Ok(Next::Over(reported));
         };
@@ -177,9 +208,11 @@ impl Slot {
         if self.given.asked.deadline.is_some_and(|deadline| until >= deadline.at) {
             return Ok(Next::Over(reported));
         }
+        let (shared, asked) = (self.shared.clone(), self.given.asked.clone());
+        let asked = asked.next_attempt(self.lease.id.clone(), retry);
+        drop(self); // with what it has still to say
         waiting::sleep_past(until).await;
-        let asked = self.given.asked.clone().next_attempt(self.lease.id.clone(), retry);
-        waiting::for_slot(&self.shared, asked, None).await.map(Next::Again)
+        waiting::for_slot(&shared, asked, None).await.map(Next::Again)
     }
 
     /// Gives the slot back: the call was not sent. Returns whether there was something to give back.
@@ -187,13 +220,13 @@ impl Slot {
     /// # Errors
     /// [`Error::Unreachable`] when no replica answers for as long as the client is patient.
     pub async fn release(mut self) -> Result<bool, Error> {
-        if self.shared.is_off {
+        if !self.is_served() {
             self.settle();
             return Ok(false);
         }
         let request = release(&self.lease.id);
         // Until the service has answered, the guard stays responsible: a dropped future gives the slot back as well.
-        let response = self.shared.peers.send(Bounds::AT_ONCE, || request.clone()).await?;
+        let response = self.shared.peers.send(self.lease.route, Bounds::AT_ONCE, || request.clone()).await?;
         self.settle();
         Ok(response.released)
     }
@@ -211,26 +244,49 @@ impl Slot {
 
     async fn tell(&mut self, report: Report, retry: Option<&Retry>) -> Result<ReportResponse, Error> {
         self.sent();
-        if self.shared.is_off {
+        if !self.is_served() {
             if report.is_final() {
                 self.settle();
             }
-            return Ok(alone::judge(&report.request_at(Instant::now(), "", 0, None), self.attempt()));
+            return Ok(self.judge_alone(&report));
         }
         let lease = self.lease.clone();
         let telling = Telling::begin(&lease);
         // A report that asks for the next slot is held like a first ask, for a second.
         let held = if retry.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
-        let bounds = Bounds { held, deadline: self.given.asked.deadline };
-        let sent = self.shared.peers.send(bounds, || report.request_at(Instant::now(), &lease.id, telling.seq, retry));
+        let bounds = Bounds { held, deadline: self.given.asked.deadline, ..Bounds::AT_ONCE };
+        let make = || report.request_at(Instant::now(), &lease.id, telling.seq, retry);
         if !report.is_final() {
-            return sent.await;
+            let response = self.shared.peers.send(lease.route, bounds, make).await?;
+            self.shared.solo.told(&self.place(), response.signal.as_ref(), Instant::now());
+            return Ok(response);
         }
         // Whether this is cancelled or nobody answers: it remains the truth about the call.
         self.farewell = Some(Box::new(report.clone()));
-        let response = sent.await?;
+        let response = self.shared.peers.send(lease.route, bounds, make).await?;
         self.settle();
+        self.shared.solo.told(&self.place(), response.signal.as_ref(), Instant::now());
         Ok(response)
+    }
+
+    /// What an SDK would make of an answer. The client remembers what the provider said in it.
+    fn judge_alone(&self, report: &Report) -> ReportResponse {
+        let request = report.request_at(Instant::now(), "", 0, None);
+        if alone::is_refusal(&request) {
+            self.shared.solo.refused(&self.place());
+        }
+        let response = alone::judge(&request, self.attempt());
+        self.shared.solo.told(&self.place(), response.signal.as_ref(), Instant::now());
+        response
+    }
+
+    /// Whether the service gave it, and is to be told of it.
+    fn is_served(&self) -> bool {
+        self.given.path == Path::Served
+    }
+
+    fn place(&self) -> Place {
+        Place::of(&self.target())
     }
 
     fn settle(&mut self) {
@@ -249,19 +305,19 @@ impl Drop for Slot {
             return;
         }
         self.settle();
-        if self.shared.is_off {
+        if !self.is_served() {
             return;
         }
         let (shared, lease) = (self.shared.clone(), self.lease.clone());
         self.shared.runtime.spawn(async move {
             let said = if is_unsent {
                 let request = release(&lease.id);
-                shared.peers.send(Bounds::AT_ONCE, || request.clone()).await.map(drop)
+                shared.peers.send(lease.route, Bounds::IN_BACKGROUND, || request.clone()).await.map(drop)
             } else {
                 let report = farewell.map_or_else(Report::abandoned, |report| *report);
                 let telling = Telling::begin(&lease);
                 let make = || report.request_at(Instant::now(), &lease.id, telling.seq, None);
-                shared.peers.send(Bounds::AT_ONCE, make).await.map(drop)
+                shared.peers.send(lease.route, Bounds::IN_BACKGROUND, make).await.map(drop)
             };
             if let Err(error) = said {
                 tracing::debug!(%error, "the end of a slot was not reported; its lease ends by itself");
@@ -278,6 +334,8 @@ fn release(lease_id: &str) -> ReleaseRequest {
 #[derive(Debug)]
 struct Lease {
     id: String,
+    /// Where it is known best.
+    route: Route,
     reports: Mutex<Reports>,
 }
 
@@ -339,7 +397,7 @@ async fn renew(shared: Arc<Shared>, lease: Arc<Lease>, ttl: Duration) {
         }
         let Some(seq) = lease.renewal_seq() else { continue };
         let request: ReportRequest = Report::running().request_at(Instant::now(), &lease.id, seq, None);
-        match shared.peers.send_once(request).await {
+        match shared.peers.send_once(lease.route, request).await {
             Ok(response) if response.applied => {
                 let ttl = response.ttl.as_ref().map_or(ttl, timing::length);
                 ends = timing::after(Instant::now(), ttl);

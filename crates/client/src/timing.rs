@@ -78,15 +78,10 @@ impl Window {
     }
 }
 
-/// How long to pause after so many failures in a row, with `peers` addresses to try: the others are tried at once, then the
-/// pause doubles with each round. `chance` in 0..1 spreads it over the upper half, so that workers do not come back together.
-pub(crate) fn pause(failures: u32, peers: u32, chance: f64) -> Duration {
-    let peers = peers.max(1);
-    if failures == 0 || !failures.is_multiple_of(peers) {
-        return Duration::ZERO;
-    }
-    let doublings = (failures / peers - 1).min(16);
-    let longest = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+/// How long to pause after every address failed so many times, from once: it doubles with each round. `chance` in 0..1 spreads
+/// it over the upper half, so that workers do not come back together.
+pub(crate) fn pause(rounds: u32, chance: f64) -> Duration {
+    let longest = FIRST_PAUSE.saturating_mul(1 << rounds.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
     spread(longest / 2, longest, chance)
 }
 
@@ -157,19 +152,16 @@ mod tests {
     }
 
     #[test]
-    fn every_other_address_is_tried_before_the_first_pause() {
-        let pauses = |peers| (0..8).map(|failures| pause(failures, peers, 1.0).as_millis()).collect::<Vec<_>>();
-        assert_eq!(pauses(1), [0, 50, 100, 200, 400, 800, 1_600, 2_000]);
-        assert_eq!(pauses(3), [0, 0, 0, 50, 0, 0, 100, 0]);
-        assert_eq!(pause(7, 0, 1.0), LONGEST_PAUSE);
+    fn pauses_double_with_each_round() {
+        let pauses: Vec<_> = (1..9).map(|rounds| pause(rounds, 1.0).as_millis()).collect();
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1_600, 2_000, 2_000]);
     }
 
     proptest! {
         #[test]
-        fn pauses_grow_to_a_bound_and_are_spread(failures in 1u32.., peers in 1u32..9, chance in 0.0f64..1.0) {
-            let (least, this, most) = (pause(failures, peers, 0.0), pause(failures, peers, chance), pause(failures, peers, 1.0));
-            prop_assert!(least <= this && this <= most && most <= LONGEST_PAUSE);
-            prop_assert!(failures % peers != 0 || least >= FIRST_PAUSE / 2);
+        fn pauses_grow_to_a_bound_and_are_spread(rounds in 1u32.., chance in 0.0f64..1.0) {
+            let (least, this, most) = (pause(rounds, 0.0), pause(rounds, chance), pause(rounds, 1.0));
+            prop_assert!(FIRST_PAUSE / 2 <= least && least <= this && this <= most && most <= LONGEST_PAUSE);
         }
 
         #[test]

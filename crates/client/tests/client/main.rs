@@ -4,9 +4,12 @@
 //! cut) are real.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod alone;
 mod call;
 mod failover;
 mod guard;
 mod modes;
 mod peer;
+mod replicas;
+mod sockets;
 mod waiting;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -63,10 +64,14 @@ pub(crate) struct Peer {
 #[derive(Default)]
 struct State {
     acquires: Mutex<VecDeque<Say<AcquireResponse>>>,
+    /// What every ask is answered with that the script has no answer for.
+    always: Mutex<Option<AcquireResponse>>,
     reports: Mutex<VecDeque<Say<ReportResponse>>>,
     heard: Mutex<Vec<(Instant, Heard)>>,
     /// Where connections go; `None` while the service is away.
     door: Mutex<Option<mpsc::UnboundedSender<io::Result<DuplexStream>>>>,
+    /// How often somebody tried to connect.
+    knocks: AtomicUsize,
     /// What ends when it goes away.
     running: Mutex<Vec<AbortHandle>>,
 }
@@ -110,7 +115,13 @@ impl Peer {
         Endpoint::from_static("http://scripted:7070").connect_with_connector_lazy(connect)
     }
 
+    /// How often somebody tried to connect.
+    pub(crate) fn knocks(&self) -> usize {
+        self.state.knocks.load(Ordering::Relaxed)
+    }
+
     fn connect(&self) -> io::Result<DuplexStream> {
+        self.state.knocks.fetch_add(1, Ordering::Relaxed);
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
         let door = self.state.door.lock().unwrap().clone().ok_or_else(refused)?;
         let (workers_end, mut near) = tokio::io::duplex(1 << 16);
@@ -134,6 +145,12 @@ impl Peer {
     /// Answers the next ask with this.
     pub(crate) fn on_acquire(&self, say: impl Into<Say<AcquireResponse>>) -> &Self {
         self.state.acquires.lock().unwrap().push_back(say.into());
+        self
+    }
+
+    /// Answers every ask with this that nothing else was said for.
+    pub(crate) fn always(&self, answer: AcquireResponse) -> &Self {
+        *self.state.always.lock().unwrap() = Some(answer);
         self
     }
 
@@ -177,6 +194,7 @@ impl RateLimiter for Peer {
     async fn acquire(&self, request: Request<AcquireRequest>) -> Result<Response<AcquireResponse>, Status> {
         self.hear(Heard::Acquire(request.into_inner()));
         let say = self.state.acquires.lock().unwrap().pop_front();
+        let say = say.or_else(|| self.state.always.lock().unwrap().clone().map(Say::from));
         answer(say.unwrap_or_else(|| Status::failed_precondition("the script has no more answers").into())).await
     }
 
