@@ -54,7 +54,7 @@ impl Service {
 
     /// Enough clients for so many workers.
     pub(super) fn limiters(&self, workers: usize) -> Result<Vec<Limiter>, DemoError> {
-        let one = || Limiter::builder().addr(self.address.to_string()).account(ACCOUNT).build();
+        let one = || Limiter::builder().addr(self.address.to_string()).account(ACCOUNT).go_on_without_service(false).build();
         (0..workers.div_ceil(WORKERS_PER_CONNECTION)).map(|_| Ok(one()?)).collect()
     }
 
