@@ -20,6 +20,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out, descriptors.encode_to_vec())?;
 
     // Ordered maps: the same message always has the same bytes.
-    tonic_prost_build::configure().btree_map(".").compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .btree_map(".")
+        // One type for errors everywhere, so that the helpers for its details work on it.
+        .extern_path(".google.rpc.Status", "::tonic_types::Status")
+        .compile_fds(descriptors)?;
     Ok(())
 }

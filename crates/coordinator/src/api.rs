@@ -173,7 +173,7 @@ pub struct ReportRequest {
     pub identity: String,
     /// The lease's token.
     pub lease_id: String,
-    /// Rises per lease.
+    /// Rises per lease from 1; 0 with [`Outcome::Running`] renews the lease and takes no number.
     pub seq: u32,
     /// What happened.
     pub outcome: Outcome,
@@ -210,6 +210,8 @@ pub struct RetryAsk {
     pub cost: Amounts,
     /// Where else it may be sent; empty: as before.
     pub fallbacks: Vec<Target>,
+    /// How long the answer may be held back for the slot; `None`: as long as a first ask.
+    pub hold: Option<Span>,
 }
 
 /// Why a report's usage and place were not settled.

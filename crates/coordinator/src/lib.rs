@@ -16,6 +16,7 @@ mod inputs;
 mod lead;
 pub mod memory;
 mod metrics;
+mod next;
 mod peers;
 mod record;
 pub mod scope;

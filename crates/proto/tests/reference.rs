@@ -47,7 +47,8 @@ fn the_reference_page_is_up_to_date() {
 fn everything_has_a_comment_and_nothing_else_is_imported() {
     for file in ours() {
         for import in &file.dependency {
-            let is_allowed = import.starts_with("google/protobuf/") || import.starts_with("paceline/v1/");
+            let is_allowed =
+                ["google/protobuf/", "google/rpc/status.proto", "paceline/v1/"].iter().any(|ours| import.starts_with(ours));
             assert!(is_allowed, "{} imports {import}", file.name());
         }
         let missing = paths(&file).into_iter().filter(|(_, path)| comment(&file, path).is_empty());
@@ -112,7 +113,9 @@ fn write_service(page: &mut String, file: &FileDescriptorProto, at: usize, servi
     let path = [SERVICES, index(at)];
     write!(page, "\n## {}\n\n{}\n", service.name(), comment(file, &path)).unwrap();
     for (i, method) in service.method.iter().enumerate() {
-        let (request, response) = (link(method.input_type()), link(method.output_type()));
+        let stream = |is_stream: bool| if is_stream { "stream of " } else { "" };
+        let request = format!("{}{}", stream(method.client_streaming()), link(method.input_type()));
+        let response = format!("{}{}", stream(method.server_streaming()), link(method.output_type()));
         let says = comment(file, &[path[0], path[1], MEMBERS, index(i)]);
         write!(page, "\n### rpc {}\n\n{request} -> {response}\n\n{says}\n", method.name()).unwrap();
     }
@@ -163,6 +166,7 @@ fn type_of(message: &DescriptorProto, field: &FieldDescriptorProto) -> String {
 fn link(type_name: &str) -> String {
     match type_name.strip_prefix(".paceline.v1.") {
         Some(name) => format!("[{name}](#{})", name.to_lowercase()),
+        None if type_name.starts_with(".google.rpc.") => type_name.trim_start_matches('.').to_owned(),
         None => type_name.rsplit('.').next().unwrap_or_default().to_owned(),
     }
 }

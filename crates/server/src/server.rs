@@ -24,7 +24,7 @@ use tonic_health::server::HealthReporter;
 
 use crate::error::ServeError;
 use crate::grpc::bounds::MOST_MESSAGE_BYTES;
-use crate::grpc::{AdminService, Limiter};
+use crate::grpc::{AdminService, Desk, Limiter};
 use crate::life::{Life, Phase};
 use crate::recording::{Finish, Record, Recording};
 use crate::reload::{InForce, Reloader, load};
@@ -64,6 +64,7 @@ pub struct Server {
     health: HealthReporter,
     routes: Routes,
     recording: Option<Finish>,
+    draining: watch::Sender<bool>,
 }
 
 /// How a service ended that was told to stop.
@@ -110,7 +111,9 @@ impl Server {
         for service in SERVICES {
             health.set_service_status(service, ServingStatus::NotServing).await;
         }
-        let routes = routes(&coordinator, &in_force, &health, grpc_addr.ip().to_canonical().is_loopback())?;
+        let (draining, is_draining) = watch::channel(false);
+        let desk = Desk::new(coordinator.clone(), is_draining);
+        let routes = routes(&coordinator, desk, &in_force, &health, grpc_addr.ip().to_canonical().is_loopback())?;
         let life = Arc::new(Life::new());
         Ok(Self {
             grpc,
@@ -126,6 +129,7 @@ impl Server {
             health,
             routes,
             recording,
+            draining,
         })
     }
 
@@ -182,6 +186,8 @@ impl Server {
         tracing::info!("stopping: callers that wait get tickets, no connection is accepted any more");
         self.life.enter(Phase::Draining);
         announce(&self.health, ServingStatus::NotServing).await;
+        // Streams stop reading before their calls are let go, so that a second Queued is known for what it is.
+        let _ = self.draining.send(true);
         self.coordinator.drain().await;
         // Nobody waits for the receiver here; the tasks do.
         let _ = stop_sender.send(true);
@@ -198,11 +204,12 @@ impl Server {
 
 fn routes<S: paceline_store::Store>(
     coordinator: &Coordinator<S>,
+    desk: Desk<S>,
     in_force: &Arc<ArcSwap<InForce>>,
     health: &HealthReporter,
     is_loopback: bool,
 ) -> Result<Routes, ServeError> {
-    let limiter = RateLimiterServer::new(Limiter::new(coordinator.clone())).max_decoding_message_size(MOST_MESSAGE_BYTES);
+    let limiter = RateLimiterServer::new(Limiter::new(desk)).max_decoding_message_size(MOST_MESSAGE_BYTES);
     let admin = AdminServer::new(AdminService::new(coordinator.clone(), in_force.clone(), is_loopback))
         .max_decoding_message_size(MOST_MESSAGE_BYTES);
     let health = tonic_health::server::HealthService::from_health_reporter(health.clone());

@@ -12,8 +12,9 @@ use paceline_proto::v1::acquire_response::Outcome as Decision;
 use paceline_proto::v1::rate_limiter_server::{RateLimiter, RateLimiterServer};
 use paceline_proto::v1::release_request::What;
 use paceline_proto::v1::{
-    AcquireRequest, AcquireResponse, Denial, Grant, NotApplied, Outcome, Queued, ReleaseRequest, ReleaseResponse,
-    ReportRequest, ReportResponse,
+    AcquireBatchRequest, AcquireBatchResponse, AcquireRequest, AcquireResponse, Denial, Grant, NotApplied, Outcome, Queued,
+    ReleaseRequest, ReleaseResponse, ReportBatchRequest, ReportBatchResponse, ReportRequest, ReportResponse, SessionRequest,
+    SessionResponse,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
@@ -21,7 +22,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::{Endpoint, Server};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 /// An answer of the script: what, and after how long.
 pub(crate) struct Say<A> {
@@ -211,6 +212,24 @@ impl RateLimiter for Peer {
         self.hear(Heard::Release(request.into_inner().what.unwrap()));
         Ok(Response::new(ReleaseResponse { released: true }))
     }
+
+    async fn acquire_batch(&self, _: Request<AcquireBatchRequest>) -> Result<Response<AcquireBatchResponse>, Status> {
+        Err(unscripted())
+    }
+
+    async fn report_batch(&self, _: Request<ReportBatchRequest>) -> Result<Response<ReportBatchResponse>, Status> {
+        Err(unscripted())
+    }
+
+    type SessionStream = tokio_stream::Empty<Result<SessionResponse, Status>>;
+
+    async fn session(&self, _: Request<Streaming<SessionRequest>>) -> Result<Response<Self::SessionStream>, Status> {
+        Err(unscripted())
+    }
+}
+
+fn unscripted() -> Status {
+    Status::unimplemented("the script knows single calls only")
 }
 
 async fn answer<A>(say: Say<A>) -> Result<Response<A>, Status> {

@@ -16,7 +16,7 @@ use super::shadow::is_needless;
 use super::{
     AskInput, Effects, Event, GivenBack, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope, Served,
 };
-use crate::api::{AcquireRequest, NotApplied, ReportAnswer, Target};
+use crate::api::{AcquireRequest, FIRST_HOLD, NotApplied, ReportAnswer, Target};
 use crate::record::{CallKey, Record};
 use crate::wire::{self, LeaseWire};
 
@@ -314,7 +314,7 @@ fn not_applied(input: &ReportInput, record: Option<&Record>, now: FleetTime) -> 
     if record.lease.serial != lease.serial {
         return Some(NotApplied::LeaseSettled); // the key was asked for again meanwhile: this lease was given up
     }
-    if record.answered && input.request.seq <= record.seq {
+    if record.answered && input.request.seq <= record.seq && !input.only_renews() {
         return Some(NotApplied::Repeated);
     }
     if record.is_over {
@@ -339,7 +339,8 @@ pub(super) fn note_report(
     now: FleetTime,
 ) {
     record.seq = record.seq.max(input.request.seq);
-    record.answered = true;
+    // Whoever only renews does not know whether the call was sent.
+    record.answered |= !input.only_renews();
     record.has_begun |= input.signal.as_ref().is_some_and(|signal| signal.kind == AnswerKind::Ok);
     record.call_floor = done.call_floor.or(record.call_floor);
     record.verdict = verdict;
@@ -365,6 +366,11 @@ fn unread_answer(input: &ReportInput, why: NotApplied) -> ReportAnswer {
 }
 
 impl ReportInput {
+    /// Whether it renews the lease and says nothing else: on behalf of a worker that is connected.
+    fn only_renews(&self) -> bool {
+        self.request.outcome == Outcome::Running && self.request.seq == 0
+    }
+
     /// The key of the next attempt, where the report asks for it.
     pub(super) fn next_key(&self) -> Option<CallKey> {
         let lease = self.lease.as_ref().filter(|_| self.request.retry.is_some())?;
@@ -389,7 +395,7 @@ pub(crate) fn next_ask(wire: &LeaseWire, input: &ReportInput, target: Target) ->
         cost_estimated: wire.cost_estimated,
         max_wait: retry.max_wait.or((wire.max_wait >= 0).then_some(Span::from_micros(wire.max_wait))),
         deadline: None,
-        hold: crate::api::FIRST_HOLD,
+        hold: retry.hold.unwrap_or(FIRST_HOLD),
         run_time: Some(lease.ttl),
         class: lease.class,
         tenant: wire.tenant.clone(),

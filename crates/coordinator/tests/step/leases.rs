@@ -12,6 +12,32 @@ fn secs(secs: i64) -> Span {
     Span::from_secs(secs)
 }
 
+#[test]
+fn renewing_says_nothing_of_the_call() {
+    let mut world = World::new(limits("concurrency: 1"), 4);
+    let request = AcquireRequest { run_time: Some(secs(5)), ..ask("A") };
+    let lease = lease_of(&mut world, request.clone());
+    for _ in 0..3 {
+        world.pass(secs(4));
+        let id = world.report(report(&lease, 0, Outcome::Running));
+        let told = reported(world.reply(id)).clone();
+        assert_eq!((told.not_applied, told.ttl, told.verdict), (None, secs(5), None), "as often as one likes");
+    }
+    // Nobody has said that it was sent: asked for again, its slot was missed.
+    let again = world.ask(request.clone());
+    let second = world.reply(again).grant().lease_id.clone();
+    assert_ne!(second, lease);
+    // Once the worker has reported, renewals take no number away from it.
+    for (seq, expected) in [(1, None), (0, None), (0, None), (2, None), (2, Some(NotApplied::Repeated)), (0, None)] {
+        let id = world.report(report(&second, seq, Outcome::Running));
+        assert_eq!(reported(world.reply(id)).not_applied, expected, "{seq}");
+    }
+    let id = world.report(answered_as(&second, 3, 200));
+    assert_eq!(reported(world.reply(id)).not_applied, None);
+    let id = world.report(report(&second, 0, Outcome::Running));
+    assert_eq!(reported(world.reply(id)).not_applied, Some(NotApplied::LeaseSettled), "what is over stays over");
+}
+
 /// A grant's lease.
 fn lease_of(world: &mut World, request: AcquireRequest) -> String {
     let id = world.ask(request);

@@ -134,6 +134,10 @@ impl Player {
                 let hold = words.span("hold").unwrap_or(call.request.hold);
                 self.world.ask_at(0, AcquireRequest { hold, ..call.request.clone() })?
             }
+            "renewed" => {
+                let lease = call.lease.clone().unwrap_or_else(|| panic!("line {}: there is no lease", step.line));
+                self.world.report_at(0, report(&lease, 0, Outcome::Running))?
+            }
             "report" | "running" | "abandoned" => {
                 let report = call.report(step);
                 if report.retry.is_some() {

@@ -2,6 +2,10 @@
 
 /// The largest message that is read, in bytes; larger ones are refused with RESOURCE_EXHAUSTED.
 pub const MOST_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+/// The most items of a batch.
+pub const MOST_ITEMS: usize = 1_000;
+/// The most calls of one Session that wait for their last answer; more are refused with RESOURCE_EXHAUSTED.
+pub const MOST_SESSION_CALLS: usize = 10_000;
 /// The longest `request_id` and `parent`, in characters.
 pub const MOST_ID_CHARS: usize = 128;
 /// The longest name (provider, account, model, tenant, meter, label and its value, header), in bytes.

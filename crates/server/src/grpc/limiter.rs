@@ -1,43 +1,57 @@
 //! The service that workers call.
 
-use paceline_coordinator::Coordinator;
 use paceline_proto::v1;
 use paceline_proto::v1::rate_limiter_server::RateLimiter;
 use paceline_store::Store;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
-use super::{read, status, write};
+use super::desk::{Caller, Desk, Held};
+use super::session::{self, Answers};
+use super::{batch, read};
 
-/// `paceline.v1.RateLimiter` over a coordinator. A dropped RPC drops the coordinator's future with it, which leaves the line.
-pub(crate) struct Limiter<S>(Coordinator<S>);
+/// `paceline.v1.RateLimiter`. A dropped RPC drops its future with it, which leaves the line.
+pub(crate) struct Limiter<S>(Desk<S>);
 
-impl<S> Limiter<S> {
-    pub(crate) fn new(coordinator: Coordinator<S>) -> Self {
-        Self(coordinator)
+impl<S: Store> Limiter<S> {
+    pub(crate) fn new(desk: Desk<S>) -> Self {
+        Self(desk)
     }
 }
 
 #[tonic::async_trait]
 impl<S: Store> RateLimiter for Limiter<S> {
+    type SessionStream = Answers;
+
     async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
-        let patience = read::patience(&request);
-        let ask = read::acquire(request.into_inner(), patience)?;
-        let answer = self.0.acquire(ask).await.map_err(status::of_call)?;
-        Ok(Response::new(write::acquire_response(&answer)))
+        let held = Held::AsAsked(read::longest_hold_of(&request));
+        self.0.acquire(&Caller::default(), request.into_inner(), held).await.map(Response::new)
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
-        let report = read::report(request.into_inner())?;
-        let has_signal = read::has_answer(&report);
-        let answer = self.0.report(report).await.map_err(status::of_call)?;
-        Ok(Response::new(write::report_response(&answer, has_signal)))
+        self.0.report(&Caller::default(), request.into_inner(), None).await.map(Response::new)
     }
 
     async fn release(&self, request: Request<v1::ReleaseRequest>) -> Result<Response<v1::ReleaseResponse>, Status> {
-        let released = match read::release(request.into_inner())? {
-            read::Released::Lease(lease_id) => self.0.release_lease(&lease_id).await,
-            read::Released::Ticket(ticket) => self.0.release_ticket(&ticket).await,
-        };
-        Ok(Response::new(v1::ReleaseResponse { released: released.map_err(status::of_call)? }))
+        self.0.release(&Caller::default(), request.into_inner()).await.map(Response::new)
+    }
+
+    async fn acquire_batch(
+        &self,
+        request: Request<v1::AcquireBatchRequest>,
+    ) -> Result<Response<v1::AcquireBatchResponse>, Status> {
+        let longest = read::longest_hold_of(&request);
+        batch::acquire(&self.0, &Caller::default(), request.into_inner(), longest).await.map(Response::new)
+    }
+
+    async fn report_batch(
+        &self,
+        request: Request<v1::ReportBatchRequest>,
+    ) -> Result<Response<v1::ReportBatchResponse>, Status> {
+        let longest = read::longest_hold_of(&request);
+        batch::report(&self.0, &Caller::default(), request.into_inner(), longest).await.map(Response::new)
+    }
+
+    async fn session(&self, request: Request<Streaming<v1::SessionRequest>>) -> Result<Response<Answers>, Status> {
+        Ok(Response::new(session::open(self.0.clone(), Caller::default(), request.into_inner())))
     }
 }

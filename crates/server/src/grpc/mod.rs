@@ -1,14 +1,18 @@
 //! The adapters between `paceline.v1` and the coordinator.
 
 mod admin;
+mod batch;
 pub mod bounds;
+mod desk;
 mod limiter;
 mod read;
 #[cfg(test)]
 mod read_laws;
+mod session;
 mod status;
 mod write;
 
 pub(crate) use admin::AdminService;
+pub(crate) use desk::Desk;
 pub(crate) use limiter::Limiter;
 pub(crate) use status::clarify;

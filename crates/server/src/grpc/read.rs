@@ -15,8 +15,8 @@ use paceline_proto::v1;
 use tonic::{Request, Status};
 
 use super::bounds::{
-    HIGHEST_STATUS, MOST_HEADER_VALUE_BYTES, MOST_HEADERS, MOST_ID_CHARS, MOST_LABELS, MOST_METERS, MOST_NAME_BYTES,
-    MOST_UNITS_USED,
+    HIGHEST_STATUS, MOST_HEADER_VALUE_BYTES, MOST_HEADERS, MOST_ID_CHARS, MOST_ITEMS, MOST_LABELS, MOST_METERS,
+    MOST_NAME_BYTES, MOST_UNITS_USED,
 };
 use super::status::Problems;
 
@@ -27,8 +27,8 @@ pub(super) enum Released {
     Ticket(Vec<u8>),
 }
 
-/// Reads an ask; `patience` is what is left of its gRPC deadline, which shortens `hold` and nothing else.
-pub(super) fn acquire(message: v1::AcquireRequest, patience: Option<Duration>) -> Result<AcquireRequest, Status> {
+/// Reads an ask.
+pub(super) fn acquire(message: v1::AcquireRequest) -> Result<AcquireRequest, Status> {
     let mut wrong = Problems::default();
     request_id(&message.request_id, &mut wrong);
     target(message.target.as_ref(), &mut wrong);
@@ -58,7 +58,7 @@ pub(super) fn acquire(message: v1::AcquireRequest, patience: Option<Duration>) -
         cost_estimated: message.cost_estimated,
         max_wait,
         deadline,
-        hold: hold.unwrap_or(DEFAULT_HOLD).min(longest_hold(patience)),
+        hold: hold.unwrap_or(DEFAULT_HOLD),
         run_time,
         class: class.unwrap_or_default(),
         tenant: message.tenant,
@@ -149,8 +149,23 @@ pub(super) fn names(names: &[(&'static str, &str)]) -> Result<(), Status> {
     wrong.into_result(())
 }
 
+/// Reads how long the answer to a batch of asks or reports may be held.
+pub(super) fn batch(items: usize, hold: Option<&prost_types::Duration>) -> Result<Span, Status> {
+    let mut wrong = Problems::default();
+    if items > MOST_ITEMS {
+        wrong.add("items", format!("has {items} entries, and none was taken; send at most {MOST_ITEMS} in one message"));
+    }
+    let hold = wrong.take(convert::optional_span("hold", hold)).flatten();
+    wrong.into_result(hold.unwrap_or(Span::ZERO))
+}
+
+/// How long the answer to an RPC may be held back because of its own deadline, which bounds that and nothing else.
+pub(super) fn longest_hold_of<T>(request: &Request<T>) -> Span {
+    longest_hold(patience(request))
+}
+
 /// What is left of an RPC's own deadline (`grpc-timeout`, gRPC over HTTP/2: up to eight digits and a unit).
-pub(super) fn patience<T>(request: &Request<T>) -> Option<Duration> {
+fn patience<T>(request: &Request<T>) -> Option<Duration> {
     let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let amount: u64 = digits.parse().ok()?;
@@ -307,7 +322,7 @@ fn retry_ask(retry: &v1::RetryAsk, wrong: &mut Problems) -> Option<RetryAsk> {
     cost("retry.cost", &retry.cost, wrong);
     let max_wait = wrong.take(convert::optional_span("retry.max_wait", retry.max_wait.as_ref())).flatten();
     let fallbacks = || retry.fallbacks.iter().cloned().map(target_of).collect();
-    retry.wanted.then(|| RetryAsk { max_wait, cost: amounts(&retry.cost), fallbacks: fallbacks() })
+    retry.wanted.then(|| RetryAsk { max_wait, cost: amounts(&retry.cost), fallbacks: fallbacks(), hold: None })
 }
 
 /// The start of a body; the rest is let go at once instead of travelling on.

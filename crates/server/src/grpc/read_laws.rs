@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use paceline_coordinator::api::{LONGEST_TTL, MOST_BODY_BYTES};
 use paceline_core::units::{LONGEST_FLOOR, Span};
@@ -14,7 +13,7 @@ use tonic::{Code, Request};
 use tonic_types::StatusExt as _;
 
 use super::bounds::{MOST_ID_CHARS, MOST_METERS, MOST_NAME_BYTES, MOST_UNITS_USED};
-use super::read;
+use super::{read, write};
 
 /// Mostly ordinary, sometimes empty, long, or with control characters.
 fn text() -> impl Strategy<Value = String> {
@@ -94,8 +93,8 @@ fn check_refusal(status: &tonic::Status) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn asks_that_pass_are_within_their_bounds(message in ask(), patience in option::of(any::<Duration>())) {
-        match read::acquire(message, patience) {
+    fn asks_that_pass_are_within_their_bounds(message in ask()) {
+        match read::acquire(message) {
             Ok(ask) => {
                 prop_assert!(!ask.request_id.is_empty() && ask.request_id.chars().count() <= MOST_ID_CHARS);
                 prop_assert!(!ask.target.provider.is_empty());
@@ -104,9 +103,8 @@ proptest! {
                 prop_assert!(ask.cost.stated("requests") != Some(0));
                 prop_assert!([ask.max_wait, ask.deadline, ask.run_time, Some(ask.hold)].into_iter().all(is_length));
                 prop_assert!(ask.run_time.is_none_or(|time| time <= LONGEST_TTL));
-                if let Some(patience) = patience {
-                    prop_assert!(ask.hold <= Span::from(patience));
-                }
+                let again = read::acquire(write::acquire_request(ask.clone()));
+                prop_assert_eq!(format!("{:?}", again.ok()), format!("{:?}", Some(ask)), "written, it reads the same");
             }
             Err(status) => check_refusal(&status)?,
         }
@@ -132,7 +130,7 @@ proptest! {
         if let Ok(value) = text.parse() {
             request.metadata_mut().insert("grpc-timeout", value);
         }
-        let _ = read::patience(&request);
+        let _ = read::longest_hold_of(&request);
     }
 }
 
@@ -148,8 +146,8 @@ fn the_deadline_of_a_call_ends_its_hold_a_little_earlier() {
         if let Some(timeout) = timeout {
             request.metadata_mut().insert("grpc-timeout", timeout.parse().unwrap());
         }
-        let patience = read::patience(&request);
-        read::acquire(request.into_inner(), patience).unwrap().hold
+        let longest = read::longest_hold_of(&request);
+        read::acquire(request.into_inner()).unwrap().hold.min(longest)
     };
     for (timeout, asked, expected_millis) in [
         (None, None, 10_000),

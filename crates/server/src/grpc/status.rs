@@ -1,7 +1,10 @@
 //! What is told when a call cannot be answered: the one place where errors become gRPC statuses.
 
+use std::time::Duration;
+
 use paceline_coordinator::api::CallError;
 use paceline_proto::convert::InvalidField;
+use prost::Message as _;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -74,13 +77,37 @@ pub(super) fn of_call(error: CallError) -> Status {
     }
 }
 
+/// What is wrong with one item of many, as a message.
+pub(super) fn as_message(status: &Status) -> tonic_types::Status {
+    let told = tonic_types::Status::decode(status.details()).ok().filter(|told| told.code != 0);
+    told.unwrap_or_else(|| tonic_types::Status {
+        code: status.code() as i32,
+        message: status.message().to_owned(),
+        details: Vec::new(),
+    })
+}
+
+/// INVALID_ARGUMENT for one field.
+pub(super) fn invalid(field: &'static str, said: impl Into<String>) -> Status {
+    let mut problems = Problems::default();
+    problems.add(field, said);
+    problems.into_status()
+}
+
+/// Our own protection: too much at once, try again after a second.
+pub(super) fn too_many(said: String) -> Status {
+    let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(1)));
+    Status::with_error_details(Code::ResourceExhausted, said, details)
+}
+
 /// Replaces what the transport says about messages it cannot read by what a caller can act on.
 pub(crate) fn clarify(mut response: axum::http::Response<tonic::body::Body>) -> axum::http::Response<tonic::body::Body> {
     let Some(status) = Status::from_header_map(response.headers()) else { return response };
     let clearer = match status.code() {
         // Nothing of ours is ever out of range: it is the transport's word for a message that is too large.
         Code::OutOfRange => Status::resource_exhausted(format!(
-            "the message is too large: at most {MOST_MESSAGE_BYTES} bytes (4 MiB) are read; of a body the first 8 KiB are enough"
+            "the message is too large: at most {MOST_MESSAGE_BYTES} bytes (4 MiB) are read; of a body the first 8 KiB are enough, \
+             and a batch may be sent in parts"
         )),
         Code::Internal if status.message().starts_with("failed to decode Protobuf message") => Status::invalid_argument(
             format!("the message is not a valid one of paceline.v1: {}", shortened(status.message(), MOST_DESCRIPTION_CHARS)),

@@ -1,8 +1,9 @@
 //! From the coordinator's answers to messages.
 
-use paceline_coordinator::api::{Answer, Grant, NotApplied, Queued, ReportAnswer, Target, Watched};
+use paceline_coordinator::api::{AcquireRequest, Answer, Grant, NotApplied, Queued, ReportAnswer, Target, Watched};
 use paceline_core::delays::{self, Cause, DelayPart, RunnerUp};
 use paceline_core::denial::{Denial, Reason};
+use paceline_core::lease::Repeat;
 use paceline_core::mode::Mode;
 use paceline_core::retry::Verdict;
 use paceline_core::signal::Source;
@@ -55,6 +56,38 @@ pub(super) fn report_response(answer: &ReportAnswer, has_signal: bool) -> v1::Re
         signal: has_signal.then(|| convert::signal(&answer.signal, honored)),
         next: answer.next.as_ref().map(acquire_response),
         detail: detail(answer),
+    }
+}
+
+/// An ask as it is passed on; who asks is told beside it.
+pub(super) fn acquire_request(ask: AcquireRequest) -> v1::AcquireRequest {
+    v1::AcquireRequest {
+        request_id: ask.request_id,
+        attempt: ask.attempt,
+        target: Some(target(&ask.target)),
+        fallbacks: ask.fallbacks.iter().map(target).collect(),
+        cost: ask.cost.iter().map(|(meter, units)| (meter.to_owned(), units)).collect(),
+        cost_estimated: ask.cost_estimated,
+        max_wait: ask.max_wait.map(convert::duration),
+        deadline: ask.deadline.map(convert::duration),
+        hold: Some(convert::duration(ask.hold)),
+        run_time: ask.run_time.map(convert::duration),
+        priority: v1::Priority::from(ask.class).into(),
+        tenant: ask.tenant,
+        labels: ask.labels,
+        parent: ask.parent,
+        ticket: ask.ticket.unwrap_or_default(),
+        previous_lease_id: ask.previous_lease_id.unwrap_or_default(),
+        repeat: repeat(ask.repeat).into(),
+    }
+}
+
+const fn repeat(repeat: Repeat) -> v1::Repeat {
+    match repeat {
+        Repeat::Unspecified => v1::Repeat::Unspecified,
+        Repeat::Safe => v1::Repeat::Safe,
+        Repeat::Keyed => v1::Repeat::Keyed,
+        Repeat::Never => v1::Repeat::Never,
     }
 }
 

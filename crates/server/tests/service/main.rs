@@ -4,11 +4,13 @@
 
 mod admin;
 mod bad_input;
+mod batches;
 mod calls;
 mod learned;
 mod leaving;
 mod pages;
 mod reloading;
+mod session;
 mod support;
 mod tokens;
 mod worker;

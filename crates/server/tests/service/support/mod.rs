@@ -2,6 +2,7 @@
 
 mod files;
 mod messages;
+pub(crate) mod stream;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -112,6 +113,14 @@ impl Service {
     /// How many calls wait.
     pub(crate) async fn waiting(&self) -> u64 {
         self.scope().await.lanes.iter().map(|lane| lane.depth).sum()
+    }
+
+    /// How many reports with an outcome were taken, as its metrics say.
+    pub(crate) async fn written(&self, outcome: &str) -> u64 {
+        let (_, _, page) = self.get("/metrics").await;
+        let label = format!("outcome=\"{outcome}\"");
+        let counts = page.lines().filter(|line| line.starts_with("paceline_report") && line.contains(&label));
+        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
     /// Tells it to stop.

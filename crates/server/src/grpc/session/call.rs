@@ -1,0 +1,130 @@
+//! One call of a stream, from its message to its last answer.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use paceline_core::units::{LONGEST_FLOOR, Span};
+use paceline_proto::v1;
+use paceline_proto::v1::acquire_response::Outcome;
+use paceline_proto::v1::session_request::Call;
+use paceline_proto::v1::session_response::Answer;
+use paceline_store::Store;
+use tokio::sync::oneshot;
+use tonic::{Code, Status};
+
+use super::answers::Outbox;
+use super::renewals::Lease;
+use crate::grpc::desk::{Caller, Desk, Held};
+use crate::grpc::status;
+
+/// A call that is under way.
+pub(super) type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
+
+/// What came of it.
+pub(super) enum Ended {
+    /// A call has its last answer; `lease`: what it did to one, apart from what the answer says.
+    Call { id: u64, answer: Answer, lease: Option<Lease> },
+    /// A lease was renewed for so long; `None`: it is over.
+    Renewed { lease_id: Arc<str>, ttl: Option<Span> },
+    /// Nothing that anybody is told of.
+    Nothing,
+}
+
+/// How long a call on a stream waits: until it is decided, or the stream ends.
+const AS_LONG_AS_IT_LIVES: Held = Held::For(LONGEST_FLOOR);
+
+/// Takes a call to its last answer.
+pub(super) async fn run<S: Store>(
+    desk: Desk<S>,
+    caller: Caller,
+    outbox: Outbox,
+    id: u64,
+    call: Call,
+    cancelled: oneshot::Receiver<()>,
+) -> Ended {
+    let lease = touched(&call);
+    let work = async {
+        match call {
+            Call::Acquire(ask) => acquire(&desk, &caller, &outbox, id, ask).await.map(Answer::Acquire),
+            Call::Report(report) => self::report(&desk, &caller, &outbox, id, report).await,
+            Call::Release(release) => desk.release(&caller, release).await.map(Answer::Release),
+            Call::Cancel(_) => Err(Status::internal("a cancel is no call")),
+        }
+    };
+    let answer = tokio::select! {
+        biased; // what is decided is told, also when a cancel came meanwhile
+        answer = work => answer,
+        Ok(()) = cancelled => Err(Status::new(Code::Cancelled, "it has left the line, as it was told to; no grant follows")),
+    };
+    match answer {
+        Ok(answer) => Ended::Call { id, answer, lease },
+        Err(error) => Ended::Call { id, answer: Answer::Error(status::as_message(&error)), lease: None },
+    }
+}
+
+/// Renews a lease in the name of its worker, who is there as long as the stream is.
+pub(super) async fn renew<S: Store>(desk: Desk<S>, caller: Caller, lease_id: Arc<str>) -> Ended {
+    let report = v1::ReportRequest {
+        lease_id: lease_id.to_string(),
+        outcome: v1::Outcome::Running.into(),
+        ..v1::ReportRequest::default()
+    };
+    match desk.report(&caller, report, None).await {
+        Ok(told) => Ended::Renewed { lease_id, ttl: told.ttl.as_ref().filter(|_| told.applied).map(super::renewals::span) },
+        // The store is away: it is tried again.
+        Err(_) => Ended::Nothing,
+    }
+}
+
+/// An ask: Queued goes out at once, the decision is the answer.
+async fn acquire<S: Store>(
+    desk: &Desk<S>,
+    caller: &Caller,
+    outbox: &Outbox,
+    id: u64,
+    ask: v1::AcquireRequest,
+) -> Result<v1::AcquireResponse, Status> {
+    let first = desk.acquire(caller, ask.clone(), Held::For(Span::ZERO)).await?;
+    let Some(Outcome::Queued(queued)) = &first.outcome else { return Ok(first) };
+    let waiting = v1::AcquireRequest { ticket: queued.ticket.clone(), ..ask };
+    // In line again before the caller has read that it waits.
+    let (answer, ()) =
+        tokio::join!(desk.acquire(caller, waiting, AS_LONG_AS_IT_LIVES), tell(outbox, id, Answer::Acquire(first)));
+    answer
+}
+
+/// A report: answered at once; the slot it asks for follows when it has to wait.
+async fn report<S: Store>(
+    desk: &Desk<S>,
+    caller: &Caller,
+    outbox: &Outbox,
+    id: u64,
+    report: v1::ReportRequest,
+) -> Result<Answer, Status> {
+    let wants_next = report.retry.as_ref().is_some_and(|retry| retry.wanted).then(|| report.clone());
+    let first = desk.report(caller, report, Some(Span::ZERO)).await?;
+    let queued = first.next.as_ref().and_then(|next| match &next.outcome {
+        Some(Outcome::Queued(queued)) => Some(queued.ticket.as_slice()),
+        _ => None,
+    });
+    let next = queued.zip(wants_next).and_then(|(ticket, report)| desk.next_ask(caller, report, ticket));
+    let Some(next) = next else { return Ok(Answer::Report(first)) };
+    let (answer, ()) = tokio::join!(desk.acquire(caller, next, AS_LONG_AS_IT_LIVES), tell(outbox, id, Answer::Report(first)));
+    answer.map(Answer::Acquire)
+}
+
+/// An answer that is not the last one. That nobody reads it any more is noticed elsewhere.
+async fn tell(outbox: &Outbox, id: u64, answer: Answer) {
+    outbox.send(v1::SessionResponse { correlation_id: id, answer: Some(answer) }).await;
+}
+
+/// The lease that a call is about, as far as its answer does not name it.
+fn touched(call: &Call) -> Option<Lease> {
+    match call {
+        Call::Report(report) => Some(Lease::Reported(Arc::from(report.lease_id.as_str()))),
+        Call::Release(v1::ReleaseRequest { what: Some(v1::release_request::What::LeaseId(lease_id)) }) => {
+            Some(Lease::Released(Arc::from(lease_id.as_str())))
+        }
+        _ => None,
+    }
+}

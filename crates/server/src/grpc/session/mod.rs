@@ -1,0 +1,206 @@
+//! Everything one caller says and hears on one stream.
+//!
+//! One task per stream: it takes messages in their order, waits for all calls at once, and writes answers. A call is a future
+//! here and no task of its own, so calls stand in line in the order in which they came, and all of them leave it when the stream
+//! ends. Nothing piles up: at most [`MOST_SESSION_CALLS`] calls, a bounded number of answers; beyond that the caller is
+//! told, or is not read from until it reads.
+
+mod answers;
+mod call;
+mod renewals;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use paceline_proto::v1;
+use paceline_proto::v1::session_request::Call;
+use paceline_proto::v1::session_response::Answer;
+use paceline_store::Store;
+use tokio::sync::{oneshot, watch};
+use tokio::task::unconstrained;
+use tokio::time::{Instant, sleep_until, timeout};
+use tonic::{Status, Streaming};
+
+pub(crate) use self::answers::Answers;
+use self::answers::Outbox;
+use self::call::{Ended, Running, run};
+use self::renewals::Renewals;
+use super::bounds::MOST_SESSION_CALLS;
+use super::desk::{Caller, Desk};
+use super::status;
+use crate::listener::stopped;
+
+/// Answers that nobody reads for this long end the stream.
+const MOST_STALL: Duration = Duration::from_secs(30);
+/// How long calls that wait get for their tickets when the service leaves.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+/// Leases that are renewed at a time.
+const MOST_RENEWALS: usize = 64;
+
+/// Serves a stream in a task of its own, until the caller ends it or is gone.
+pub(super) fn open<S: Store>(desk: Desk<S>, caller: Caller, requests: Streaming<v1::SessionRequest>) -> Answers {
+    let (outbox, answers) = answers::channel();
+    let draining = desk.draining();
+    let session = Session {
+        desk,
+        caller,
+        outbox,
+        calls: HashMap::new(),
+        running: FuturesUnordered::new(),
+        renewals: Renewals::default(),
+    };
+    tokio::spawn(session.serve(requests, draining));
+    answers
+}
+
+struct Session<S> {
+    desk: Desk<S>,
+    caller: Caller,
+    outbox: Outbox,
+    /// What cancels each call that has not had its last answer.
+    calls: HashMap<u64, Option<oneshot::Sender<()>>>,
+    running: FuturesUnordered<Running>,
+    renewals: Renewals,
+}
+
+/// Why a stream ends.
+enum End {
+    /// The caller has said all and heard all, or is gone.
+    Done,
+    /// With this as its last word.
+    With(Status),
+}
+
+impl<S: Store> Session<S> {
+    async fn serve(mut self, mut requests: Streaming<v1::SessionRequest>, draining: watch::Receiver<bool>) {
+        let end = self.turn(&mut requests, draining).await;
+        if let Err(End::With(status)) = end {
+            self.outbox.end(status);
+        }
+    }
+
+    /// The loop; it only ever ends with a reason.
+    async fn turn(&mut self, requests: &mut Streaming<v1::SessionRequest>, draining: watch::Receiver<bool>) -> Result<(), End> {
+        let mut draining = pin!(stopped(draining));
+        let mut has_said_all = false;
+        loop {
+            if has_said_all && self.calls.is_empty() {
+                return Err(End::Done);
+            }
+            tokio::select! {
+                () = self.outbox.gone() => return Err(End::Done),
+                () = &mut draining => return Err(self.leave().await),
+                said = requests.message(), if !has_said_all => match said {
+                    Ok(Some(message)) => self.take(message).await?,
+                    Ok(None) => has_said_all = true,
+                    Err(_) => return Err(End::Done), // it is gone, or speaks another protocol
+                },
+                Some(ended) = self.running.next() => self.ended(ended).await?,
+                () = sleep_until(self.renewals.next_at().unwrap_or_else(Instant::now)), if self.renewals.next_at().is_some() => {
+                    self.renew();
+                }
+            }
+        }
+    }
+
+    /// One message.
+    async fn take(&mut self, message: v1::SessionRequest) -> Result<(), End> {
+        let id = message.correlation_id;
+        let Some(call) = message.call else {
+            let said =
+                format!("call: is not set in the message with correlation_id {id}; say acquire, report, release or cancel");
+            return Err(End::With(status::invalid("call", said)));
+        };
+        if message.forwarded.is_some() {
+            return self.refuse(id, &status::invalid("forwarded", "is said between replicas only; leave it out")).await;
+        }
+        if matches!(call, Call::Cancel(_)) {
+            // One that has had its last answer is not answered again.
+            if let Some(cancel) = self.calls.get_mut(&id).and_then(Option::take) {
+                let _ = cancel.send(());
+            }
+            return Ok(());
+        }
+        if self.calls.len() >= MOST_SESSION_CALLS {
+            let said = format!(
+                "{MOST_SESSION_CALLS} calls of this stream wait for their last answer; no more are taken until some have it"
+            );
+            return self.refuse(id, &status::too_many(said)).await;
+        }
+        let Entry::Vacant(free) = self.calls.entry(id) else {
+            let said = format!("is {id}, which names a call that has not had its last answer; that call goes on");
+            return self.refuse(id, &status::invalid("correlation_id", said)).await;
+        };
+        let (cancel, cancelled) = oneshot::channel();
+        free.insert(Some(cancel));
+        // It does not yield before it stands in line: else those behind it would stand before it.
+        self.running.push(Box::pin(unconstrained(run(
+            self.desk.clone(),
+            self.caller.clone(),
+            self.outbox.clone(),
+            id,
+            call,
+            cancelled,
+        ))));
+        Ok(())
+    }
+
+    /// A call had its last answer, or a lease was renewed.
+    async fn ended(&mut self, ended: Ended) -> Result<(), End> {
+        match ended {
+            Ended::Call { id, answer, lease } => {
+                self.calls.remove(&id);
+                self.renewals.note(lease, &answer, Instant::now());
+                self.tell(id, answer).await
+            }
+            Ended::Renewed { lease_id, ttl } => {
+                self.renewals.renewed(&lease_id, ttl, Instant::now());
+                Ok(())
+            }
+            Ended::Nothing => Ok(()),
+        }
+    }
+
+    fn renew(&mut self) {
+        for lease_id in self.renewals.due(Instant::now(), MOST_RENEWALS) {
+            self.running.push(Box::pin(call::renew(self.desk.clone(), self.caller.clone(), lease_id)));
+        }
+    }
+
+    async fn refuse(&mut self, id: u64, error: &Status) -> Result<(), End> {
+        self.tell(id, Answer::Error(status::as_message(error))).await
+    }
+
+    async fn tell(&mut self, id: u64, answer: Answer) -> Result<(), End> {
+        let response = v1::SessionResponse { correlation_id: id, answer: Some(answer) };
+        match timeout(MOST_STALL, self.outbox.send(response)).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(End::Done),
+            Err(_) => {
+                let said = format!("nothing was read from this stream for {} s; read while you write", MOST_STALL.as_secs());
+                Err(End::With(status::too_many(said)))
+            }
+        }
+    }
+
+    /// The service leaves: those who wait get their tickets from the coordinator, and all go.
+    async fn leave(&mut self) -> End {
+        let told = timeout(LEAVE_WITHIN, async {
+            while !self.calls.is_empty() {
+                let Some(ended) = self.running.next().await else { break };
+                self.ended(ended).await?;
+            }
+            Ok(())
+        });
+        match told.await {
+            Ok(Err(end)) => end,
+            Ok(Ok(())) | Err(_) => End::With(Status::unavailable(
+                "this replica leaves; go on at another one, with the tickets of the calls that wait",
+            )),
+        }
+    }
+}
