@@ -23,7 +23,7 @@ pub(super) type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
 /// What came of it.
 pub(super) enum Ended {
     /// A call has its last answer; `lease`: what it did to one, apart from what the answer says.
-    Call { id: u64, answer: Answer, lease: Option<Lease> },
+    Call { id: u64, answer: Box<Answer>, lease: Option<Lease> },
     /// A lease was renewed for so long; `None`: it is over.
     Renewed { lease_id: Arc<str>, ttl: Option<Span> },
     /// Nothing that anybody is told of.
@@ -57,8 +57,8 @@ pub(super) async fn run<S: Store>(
         Ok(()) = cancelled => Err(Status::new(Code::Cancelled, "it has left the line, as it was told to; no grant follows")),
     };
     match answer {
-        Ok(answer) => Ended::Call { id, answer, lease },
-        Err(error) => Ended::Call { id, answer: Answer::Error(status::as_message(&error)), lease: None },
+        Ok(answer) => Ended::Call { id, answer: Box::new(answer), lease },
+        Err(error) => Ended::Call { id, answer: Box::new(Answer::Error(status::as_message(&error))), lease: None },
     }
 }
 

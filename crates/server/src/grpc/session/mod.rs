@@ -155,7 +155,7 @@ impl<S: Store> Session<S> {
             Ended::Call { id, answer, lease } => {
                 self.calls.remove(&id);
                 self.renewals.note(lease, &answer, Instant::now());
-                self.tell(id, answer).await
+                self.tell(id, *answer).await
             }
             Ended::Renewed { lease_id, ttl } => {
                 self.renewals.renewed(&lease_id, ttl, Instant::now());

@@ -144,7 +144,7 @@ mod tests {
         renewals.note(None, &grant("a", 3, 60), start);
         assert_eq!(renewals.next_at(), Some(after(start, 23)), "counted from when it is sent");
         assert!(renewals.due(after(start, 22), 9).is_empty());
-        assert_eq!(renewals.due(after(start, 23), 9), [lease.clone()]);
+        assert_eq!(renewals.due(after(start, 23), 9), [Arc::<str>::from("a")]);
         assert_eq!(renewals.next_at(), Some(after(start, 43)), "also when nothing is heard of it");
         // A report of the worker does the same.
         renewals.note(Some(Lease::Reported(lease.clone())), &reported(Some(60)), after(start, 30));
