@@ -8,7 +8,7 @@ use paceline_core::denial::Reason;
 use paceline_core::mode::Mode;
 use paceline_core::units::{FleetTime, Span};
 use paceline_store::{ScopeKey, Store};
-use paceline_telemetry::{AcquireOutcome, InBucket, InMode, Load, Telemetry};
+use paceline_telemetry::{AcquireOutcome, Fleet, InBucket, InFleet, InMode, Load, Telemetry};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -64,6 +64,8 @@ pub(crate) struct Inner<S> {
     next_reply: AtomicU64,
     is_draining: AtomicBool,
     seats: Seats,
+    /// How many scopes this replica decides without the store.
+    degraded: Arc<AtomicU64>,
 }
 
 #[derive(Clone)]
@@ -94,6 +96,7 @@ impl<S: Store> Coordinator<S> {
             next_reply: AtomicU64::new(1),
             is_draining: AtomicBool::new(false),
             seats: Seats::new(MOST_HELD),
+            degraded: Arc::default(),
         });
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_load(move || weak.upgrade().map(|inner| inner.load()).unwrap_or_default());
@@ -101,6 +104,8 @@ impl<S: Store> Coordinator<S> {
         options.telemetry.observe_modes(move || weak.upgrade().map(|inner| inner.modes()).unwrap_or_default());
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_buckets(move || weak.upgrade().map(|inner| inner.buckets()).unwrap_or_default());
+        let weak = Arc::downgrade(&inner);
+        options.telemetry.observe_fleet(move || weak.upgrade().map(|inner| inner.fleet()).unwrap_or_default());
         Ok(Self(inner))
     }
 
@@ -122,7 +127,11 @@ impl<S: Store> Coordinator<S> {
 
     async fn slot(&self, request: AcquireRequest) -> Result<Answer, CallError> {
         let inputs = ask_inputs(request, &*self.settings(), &self.0.keyring)?;
-        let Some(target) = inputs.first().map(|input| input.request.target.clone()) else { return Err(lost()) };
+        let Some(first) = inputs.first() else { return Err(lost()) };
+        let target = first.request.target.clone();
+        if first.place_lost {
+            self.0.telemetry.order_lost(&self.0.telemetry.scope(&target.provider, &target.account, &target.model));
+        }
         let seat = self.0.seats.take();
         // Those who are not made to wait need no seat.
         if seat.is_none() && self.settings().plan(&target)?.modes.only() == Some(Mode::Enforce) {
@@ -237,6 +246,16 @@ impl<S: Store> Coordinator<S> {
         self.0.store.now()
     }
 
+    /// Whether this replica decides a target's scope without the store, for the time being.
+    pub fn is_degraded(&self, target: &Target) -> bool {
+        if self.0.degraded.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let Ok(target) = self.settings().canonical(target) else { return false };
+        let scopes = self.0.scopes();
+        scopes.get(&ScopeKey::new(&target.provider, &target.account)).is_some_and(|handle| handle.gauges.is_degraded())
+    }
+
     /// Refuses a call because too many are held here.
     fn full(&self, target: &Target) -> Answer {
         let labels = self.0.telemetry.scope(&target.provider, &target.account, &target.model);
@@ -296,7 +315,7 @@ impl<S: Store> Coordinator<S> {
             return handle.clone();
         }
         let (sender, inbox) = mpsc::channel(INBOX);
-        let (gauges, lead) = (Arc::new(Gauges::default()), Arc::new(LeadCell::default()));
+        let (gauges, lead) = (Arc::new(Gauges::new(self.0.degraded.clone())), Arc::new(LeadCell::default()));
         let target = Target { model: String::new(), ..target.clone() };
         let mut scope = Scope::new(target.clone(), self.0.replica, self.0.keyring.clone(), self.settings())
             .with_address(self.0.address.clone());
@@ -353,6 +372,16 @@ impl<S: Store> Inner<S> {
     fn buckets(&self) -> Vec<InBucket> {
         let now = self.store.now();
         self.handles().iter().flat_map(|handle| handle.gauges.buckets.read(&handle.provider, &handle.account, now)).collect()
+    }
+
+    fn fleet(&self) -> Fleet {
+        let now = self.store.now();
+        let of = |handle: &Handle| InFleet {
+            provider: handle.provider.clone(),
+            is_led: handle.lead.is_led(self.replica, now),
+            is_degraded: handle.gauges.is_degraded(),
+        };
+        Fleet { scopes: self.handles().iter().map(of).collect(), ..Fleet::default() }
     }
 
     fn load(&self) -> Vec<Load> {

@@ -1,7 +1,7 @@
 //! What runs and who waits, per scope: written by the actor at each step, read when somebody scrapes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use paceline_core::plan::Class;
 use paceline_core::units::{FleetTime, Span};
@@ -16,6 +16,9 @@ pub(crate) struct Gauges {
     classes: [ClassGauges; 3],
     /// How many organisations the answers of the account have named.
     organisations: AtomicU64,
+    is_degraded: AtomicBool,
+    /// How many scopes of this replica are degraded, so that asking is free while none is.
+    all_degraded: Arc<AtomicU64>,
     pub(crate) buckets: BucketGauges,
 }
 
@@ -27,7 +30,32 @@ struct ClassGauges {
     oldest_since: AtomicI64,
 }
 
+impl Drop for Gauges {
+    fn drop(&mut self) {
+        self.set_degraded(false);
+    }
+}
+
 impl Gauges {
+    pub(crate) fn new(all_degraded: Arc<AtomicU64>) -> Self {
+        let mut gauges = Self::default();
+        gauges.all_degraded = all_degraded;
+        gauges
+    }
+
+    /// Whether this replica decides the scope without the store.
+    pub(crate) fn set_degraded(&self, is_degraded: bool) {
+        match (self.is_degraded.swap(is_degraded, Ordering::Relaxed), is_degraded) {
+            (false, true) => _ = self.all_degraded.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = self.all_degraded.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.is_degraded.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn write(&self, scope: &Scope, now: FleetTime) {
         let mut queued = [0_u64; 3];
         let mut oldest = [None; 3];
@@ -68,5 +96,24 @@ impl Gauges {
             };
             (load.in_flight > 0 || load.queued > 0).then_some(load)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_degraded_scope_counts_once_and_no_more_when_it_is_gone() {
+        let all: Arc<AtomicU64> = Arc::default();
+        let (one, other) = (Gauges::new(all.clone()), Gauges::new(all.clone()));
+        one.set_degraded(true);
+        one.set_degraded(true);
+        other.set_degraded(true);
+        assert_eq!((all.load(Ordering::Relaxed), one.is_degraded()), (2, true));
+        one.set_degraded(false);
+        assert_eq!((all.load(Ordering::Relaxed), one.is_degraded()), (1, false));
+        drop((one, other));
+        assert_eq!(all.load(Ordering::Relaxed), 0);
     }
 }

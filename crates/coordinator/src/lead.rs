@@ -36,6 +36,12 @@ impl LeadCell {
         }
     }
 
+    /// Whether this replica leads the scope, or did until a moment ago.
+    pub(crate) fn is_led(&self, replica: u32, now: FleetTime) -> bool {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.as_ref().is_some_and(|leader| leader.replica == replica && now < leader.until + KNOWN_FOR)
+    }
+
     pub(crate) fn lead(&self, replica: u32, now: FleetTime) -> Lead {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match seen.as_ref() {

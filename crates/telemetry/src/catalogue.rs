@@ -217,6 +217,61 @@ pub const UNITS: Metric = Metric {
     series: SeriesBound::PerScope((MAX_METERS_PER_SCOPE + 1) * UnitsKind::ALL.len()),
 };
 
+/// Places in line that could not be kept.
+pub const ORDER_LOST: Metric = Metric {
+    name: "paceline_order_lost_total",
+    kind: Kind::Counter,
+    unit: "{call}",
+    labels: &["provider"],
+    help: "Calls whose place in line could not be kept, as when their ticket cannot be read any more; they begin at the end.",
+    question: "Is anybody overtaken?",
+    series: SeriesBound::PerProvider(1),
+};
+
+/// Scopes decided without the store.
+pub const DEGRADED: Metric = Metric {
+    name: "paceline_degraded",
+    kind: Kind::Gauge,
+    unit: "{scope}",
+    labels: &["provider"],
+    help: "Scopes that this replica decides without the store: with its part of each limit, or not at all, as configured.",
+    question: "Is the store there for every scope?",
+    series: SeriesBound::PerProvider(1),
+};
+
+/// Replicas that live.
+pub const REPLICAS_LIVE: Metric = Metric {
+    name: "paceline_replicas_live",
+    kind: Kind::Gauge,
+    unit: "{replica}",
+    labels: &[],
+    help: "Replicas that share the state, this one included, as this one sees it.",
+    question: "Does every replica see the others?",
+    series: SeriesBound::InAll(1),
+};
+
+/// Scopes that a replica decides for all.
+pub const SCOPES_LED: Metric = Metric {
+    name: "paceline_scopes_led",
+    kind: Kind::Gauge,
+    unit: "{scope}",
+    labels: &[],
+    help: "Scopes that this replica leads: the others send their calls on to it.",
+    question: "Is the work spread over the replicas?",
+    series: SeriesBound::InAll(1),
+};
+
+/// Configurations that differ.
+pub const CONFIG_STALE: Metric = Metric {
+    name: "paceline_config_stale",
+    kind: Kind::Gauge,
+    unit: "",
+    labels: &[],
+    help: "1 while this replica follows the limits of a newer configuration that it has not read itself; else 0.",
+    question: "Has every replica got the newest configuration?",
+    series: SeriesBound::InAll(1),
+};
+
 /// Swaps lost to another replica.
 pub const STORE_CONFLICTS: Metric = Metric {
     name: "paceline_store_conflicts_total",
@@ -417,7 +472,7 @@ pub const ACCOUNT_MIXED: Metric = Metric {
 };
 
 /// Every metric, in the order of the reference.
-pub const CATALOGUE: [&Metric; 30] = [
+pub const CATALOGUE: [&Metric; 35] = [
     &DELAY_SECONDS,
     &WAIT_SECONDS,
     &OLDEST_WAIT_SECONDS,
@@ -442,11 +497,16 @@ pub const CATALOGUE: [&Metric; 30] = [
     &SHADOW_WAIT_SECONDS,
     &SHADOW_WOULD_DENY,
     &SHADOW_PREVENTED,
+    &ORDER_LOST,
+    &REPLICAS_LIVE,
+    &SCOPES_LED,
+    &DEGRADED,
     &STORE_CONFLICTS,
     &STATE_REPAIRED,
     &STATE_MERGED,
     &CONFIG_RELOADS,
     &CONFIG_HASH_INFO,
+    &CONFIG_STALE,
     &BUILD_INFO,
 ];
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _};
+use opentelemetry::metrics::{AsyncInstrument, Counter, Histogram, Meter, MeterProvider as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{Instrument, SdkMeterProvider, Stream};
 use paceline_core::mode::{Draw, Mode};
@@ -13,6 +13,7 @@ use prometheus::Registry;
 use crate::Error;
 use crate::buckets::InBucket;
 use crate::catalogue::{self, CATALOGUE, Kind, Metric};
+use crate::fleet::Fleet;
 use crate::load::Observed;
 use crate::series::label;
 
@@ -28,6 +29,7 @@ pub(crate) struct Instruments {
     pub(crate) units: Counter<u64>,
     pub(crate) leases_expired: Counter<u64>,
     pub(crate) late_uses: Counter<u64>,
+    pub(crate) order_lost: Counter<u64>,
     pub(crate) store_conflicts: Counter<u64>,
     pub(crate) state_repaired: Counter<u64>,
     pub(crate) state_merged: Counter<u64>,
@@ -52,6 +54,7 @@ impl Instruments {
             units: counter(meter, &catalogue::UNITS),
             leases_expired: counter(meter, &catalogue::LEASES_EXPIRED),
             late_uses: counter(meter, &catalogue::LATE_USES),
+            order_lost: counter(meter, &catalogue::ORDER_LOST),
             store_conflicts: counter(meter, &catalogue::STORE_CONFLICTS),
             state_repaired: counter(meter, &catalogue::STATE_REPAIRED),
             state_merged: counter(meter, &catalogue::STATE_MERGED),
@@ -150,6 +153,7 @@ pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: 
         .build();
 
     register_buckets(meter, observed);
+    register_fleet(meter, observed);
 
     let fact = |metric: &'static Metric, read: Box<dyn Fn() -> Option<KeyValue> + Send + Sync>| {
         meter
@@ -165,6 +169,33 @@ pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: 
     let of_config = observed.clone();
     fact(&catalogue::CONFIG_HASH_INFO, Box::new(move || of_config.config_hash().map(|hash| label("hash", &hash))));
     fact(&catalogue::BUILD_INFO, Box::new(move || Some(label("version", version))));
+}
+
+/// The gauges of the fleet; they show nothing until somebody tells.
+fn register_fleet(meter: &Meter, observed: &Arc<Observed>) {
+    let gauge = |metric: &'static Metric| {
+        meter.u64_observable_gauge(instrument_name(metric)).with_description(metric.help).with_unit(metric.unit)
+    };
+    let of_fleet = |metric: &'static Metric, value: fn(&Fleet) -> Option<u64>| {
+        let observed = observed.clone();
+        let callback = move |observer: &dyn AsyncInstrument<u64>| {
+            if let Some(value) = observed.fleet().as_ref().and_then(value) {
+                observer.observe(value, &[]);
+            }
+        };
+        gauge(metric).with_callback(callback).build();
+    };
+    of_fleet(&catalogue::REPLICAS_LIVE, |fleet| Some(fleet.replicas).filter(|replicas| *replicas > 0));
+    of_fleet(&catalogue::SCOPES_LED, |fleet| Some(fleet.led()));
+    of_fleet(&catalogue::CONFIG_STALE, |fleet| Some(u64::from(fleet.is_config_stale)));
+    let observed = observed.clone();
+    gauge(&catalogue::DEGRADED)
+        .with_callback(move |observer| {
+            for (provider, scopes) in observed.fleet().unwrap_or_default().degraded() {
+                observer.observe(scopes, &[label("provider", &provider)]);
+            }
+        })
+        .build();
 }
 
 /// A value, and the label `kind` where there are several.

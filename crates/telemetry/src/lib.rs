@@ -19,6 +19,7 @@
 mod buckets;
 pub mod catalogue;
 mod docs;
+mod fleet;
 mod instruments;
 mod labels;
 mod load;
@@ -30,6 +31,7 @@ mod telemetry;
 pub use buckets::InBucket;
 pub use catalogue::{CATALOGUE, Kind, Metric};
 pub use docs::markdown;
+pub use fleet::{Fleet, InFleet};
 pub use labels::{AcquireOutcome, ReloadResult, ReportOutcome, StateLoss, Status, UnitsKind};
 pub use load::{InMode, Load};
 pub use logging::{DEFAULT_LOG_FILTER, LogFormat, init_logging};

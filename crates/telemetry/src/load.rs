@@ -9,6 +9,7 @@ use paceline_core::plan::Class;
 use paceline_core::units::Span;
 
 use crate::buckets::{self, InBucket};
+use crate::fleet::Fleet;
 use crate::series::OTHER;
 
 /// What one class of one scope has in hand at this moment.
@@ -49,6 +50,7 @@ pub(crate) struct Observed {
     source: RwLock<Option<Source<Load>>>,
     modes: RwLock<Option<Source<InMode>>>,
     buckets: RwLock<Option<Source<InBucket>>>,
+    fleet: RwLock<Option<Arc<dyn Fn() -> Fleet + Send + Sync>>>,
     config_hash: RwLock<Option<Arc<str>>>,
 }
 
@@ -59,6 +61,7 @@ impl Observed {
             source: RwLock::new(None),
             modes: RwLock::new(None),
             buckets: RwLock::new(None),
+            fleet: RwLock::new(None),
             config_hash: RwLock::new(None),
         }
     }
@@ -73,6 +76,16 @@ impl Observed {
 
     pub(crate) fn set_buckets(&self, source: Source<InBucket>) {
         *self.buckets.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    pub(crate) fn set_fleet(&self, source: Arc<dyn Fn() -> Fleet + Send + Sync>) {
+        *self.fleet.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    /// This replica in its fleet now, if anybody tells.
+    pub(crate) fn fleet(&self) -> Option<Fleet> {
+        let source = self.fleet.read().unwrap_or_else(PoisonError::into_inner).clone();
+        source.map(|source| source())
     }
 
     /// The buckets now, as many as there are series for.

@@ -177,6 +177,7 @@ pub(crate) struct ProviderSeries {
     waits: [[OnceLock<BoundHistogram<f64>>; AcquireOutcome::ALL.len()]; Class::ALL.len()],
     reports: Bounded<(ReportOutcome, &'static str, &'static str), BoundCounter<u64>>,
     signals: [BoundCounter<u64>; Source::ALL.len()],
+    pub(crate) order_lost: BoundCounter<u64>,
 }
 
 impl ProviderSeries {
@@ -184,7 +185,10 @@ impl ProviderSeries {
         // All of them at once: the first `none` must show as a rise.
         let signals =
             Source::ALL.map(|source| instruments.signals.bind(&[label("provider", provider), label("source", source.name())]));
-        Self { name: provider.into(), waits: Default::default(), reports: Bounded::new(MAX_REPORTS_PER_PROVIDER), signals }
+        let order_lost = instruments.order_lost.bind(&[label("provider", provider)]);
+        order_lost.add(0);
+        let reports = Bounded::new(MAX_REPORTS_PER_PROVIDER);
+        Self { name: provider.into(), waits: Default::default(), reports, signals, order_lost }
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -11,6 +11,7 @@ use prometheus::{Registry, TextEncoder};
 
 use crate::Error;
 use crate::buckets::InBucket;
+use crate::fleet::Fleet;
 use crate::instruments::{self, Instruments};
 use crate::labels::{AcquireOutcome, ReloadResult, ReportOutcome, StateLoss, Status, UnitsKind};
 use crate::load::{InMode, Load, Observed};
@@ -205,6 +206,16 @@ impl Telemetry {
     /// Says where the gauges of buckets read them; as [`Telemetry::observe_load`].
     pub fn observe_buckets(&self, source: impl Fn() -> Vec<InBucket> + Send + Sync + 'static) {
         self.0.observed.set_buckets(Arc::new(source));
+    }
+
+    /// Says where the gauges of the fleet read it; as [`Telemetry::observe_load`].
+    pub fn observe_fleet(&self, source: impl Fn() -> Fleet + Send + Sync + 'static) {
+        self.0.observed.set_fleet(Arc::new(source));
+    }
+
+    /// Counts a call whose place in line could not be kept, or whose order against other replicas' calls is not known.
+    pub fn order_lost(&self, scope: &ScopeLabels) {
+        scope.provider.order_lost.add(1);
     }
 
     /// Counts a commit that another replica's had overtaken.

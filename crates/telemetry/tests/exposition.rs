@@ -10,8 +10,8 @@ use paceline_core::signal::Source;
 use paceline_core::units::Span;
 use paceline_telemetry::catalogue::{LABELS, SeriesBound, WAIT_BOUNDS_SECONDS};
 use paceline_telemetry::{
-    AcquireOutcome, CATALOGUE, InBucket, InMode, Kind, Load, Metric, Options, ReloadResult, ReportOutcome, StateLoss, Status,
-    Telemetry, UnitsKind,
+    AcquireOutcome, CATALOGUE, Fleet, InBucket, InFleet, InMode, Kind, Load, Metric, Options, ReloadResult, ReportOutcome,
+    StateLoss, Status, Telemetry, UnitsKind,
 };
 use proptest::prelude::*;
 
@@ -90,6 +90,11 @@ fn one_of_each(telemetry: &Telemetry) {
             foreign_drain: Some(149.0),
         }]
     });
+    telemetry.order_lost(&scope);
+    telemetry.observe_fleet(|| {
+        let scope = |is_led, is_degraded| InFleet { provider: Arc::from("openai"), is_led, is_degraded };
+        Fleet { scopes: vec![scope(true, false), scope(true, true)], replicas: 3, is_config_stale: true }
+    });
     telemetry.store_conflict();
     telemetry.state_repaired(3);
     telemetry.state_merged(StateLoss::RolledBack);
@@ -142,6 +147,11 @@ fn every_event_shows_under_its_labels() {
         let labels = [("provider", "openai"), ("account", "prod"), ("mode", mode)];
         assert_eq!(value(&seen, "paceline_mode", &labels), part);
     }
+    assert_eq!(value(&seen, "paceline_order_lost_total", &[("provider", "openai")]), 1.0);
+    assert_eq!(value(&seen, "paceline_degraded", &[("provider", "openai")]), 1.0);
+    assert_eq!(value(&seen, "paceline_scopes_led", &[]), 2.0);
+    assert_eq!(value(&seen, "paceline_replicas_live", &[]), 3.0);
+    assert_eq!(value(&seen, "paceline_config_stale", &[]), 1.0);
     assert_eq!(value(&seen, "paceline_store_conflicts_total", &[]), 1.0);
     assert_eq!(value(&seen, "paceline_state_repaired_total", &[]), 3.0);
     assert_eq!(value(&seen, "paceline_state_merged_total", &[("why", "rolled_back")]), 1.0);

@@ -1,0 +1,63 @@
+//! What replicas are to each other, as the gauges show it: who lives, who leads, who goes on without the store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::series::{MAX_PROVIDERS, OTHER};
+
+/// One scope, as far as the fleet goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InFleet {
+    /// The scope's provider.
+    pub provider: Arc<str>,
+    /// Whether this replica leads it.
+    pub is_led: bool,
+    /// Whether this replica decides it without the store.
+    pub is_degraded: bool,
+}
+
+/// This replica in its fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fleet {
+    /// Every scope that somebody uses here.
+    pub scopes: Vec<InFleet>,
+    /// Replicas that share the state, this one included; zero: not known yet.
+    pub replicas: u64,
+    /// Whether the limits of others are followed, because their configuration is newer than ours.
+    pub is_config_stale: bool,
+}
+
+impl Fleet {
+    /// How many scopes this replica leads.
+    pub(crate) fn led(&self) -> u64 {
+        self.scopes.iter().map(|scope| u64::from(scope.is_led)).sum()
+    }
+
+    /// How many scopes of each provider are degraded, the first [`MAX_PROVIDERS`] by name; the rest as `other`.
+    pub(crate) fn degraded(&self) -> BTreeMap<Arc<str>, u64> {
+        let mut sums: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+        for scope in &self.scopes {
+            *sums.entry(scope.provider.clone()).or_default() += u64::from(scope.is_degraded);
+        }
+        if let Some(first_unnamed) = sums.keys().nth(MAX_PROVIDERS).cloned() {
+            let rest = sums.split_off(&first_unnamed).into_values().sum();
+            sums.insert(OTHER.into(), rest);
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn degraded_scopes_are_counted_by_provider_and_none_is_lost() {
+        let scope = |n: usize| InFleet { provider: format!("p{n:03}").into(), is_led: n.is_multiple_of(2), is_degraded: true };
+        let fleet = Fleet { scopes: (0..100).chain(0..1).map(scope).collect(), ..Fleet::default() };
+        let counted = fleet.degraded();
+        assert_eq!((counted.len(), counted.values().sum::<u64>()), (MAX_PROVIDERS + 1, 101));
+        assert_eq!((counted.get("p000"), counted.get(OTHER)), (Some(&2), Some(&36)));
+        assert_eq!(fleet.led(), 51);
+    }
+}
