@@ -1,11 +1,23 @@
+//! What tests of other packages need of the world: real [`servers`], and a [`proxy`] with faults.
+//!
 //! The repository as its own rules see it: tracked files, workspace members, the resolved tree of dependencies; and the
 //! [`transcript`] language of `docs/transcripts`.
 //!
 //! The rules are tests in `tests/repository/`; run them alone with `cargo test -p paceline-tests`. This crate reads nothing
 //! but files, `git ls-files` and `cargo metadata`, and uses nothing of Paceline, so that it builds in seconds and can name
 //! what is wrong before anything else compiles.
-#![allow(clippy::expect_used, clippy::panic, reason = "only tests call this, and a broken repository is a failed test")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "only tests call this, and a broken repository is a failed test"
+)]
 
+#[expect(clippy::disallowed_methods, reason = "threads of its own, whose work it is to be late")]
+pub mod proxy;
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "there is no runtime here; other people's processes are waited for by looking")]
+pub mod servers;
 pub mod transcript;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -157,8 +157,11 @@ impl Server {
         let mut upkeep = JoinSet::new();
         upkeep.spawn(upkeep::beat(self.life.clone()));
         match &self.store {
-            AnyStore::Memory(store) => upkeep.spawn(upkeep::sweep(store.clone())),
-        };
+            AnyStore::Memory(store) => {
+                upkeep.spawn(upkeep::sweep(store.clone()));
+            }
+            AnyStore::Redis(_) => {}
+        }
         upkeep.spawn(upkeep::refresh_keys(self.coordinator.clone()));
         upkeep.spawn(self.reloader.clone().watch());
 

@@ -17,6 +17,9 @@ use crate::token::TokenKeys;
 pub enum AnyStore {
     /// In the memory of this process.
     Memory(Arc<MemoryStore>),
+    /// At Redis or Valkey.
+    #[cfg(feature = "redis")]
+    Redis(Arc<crate::redis::RedisStore>),
 }
 
 impl AnyStore {
@@ -29,6 +32,8 @@ impl AnyStore {
     pub fn describe(&self) -> String {
         match self {
             Self::Memory(_) => "memory".to_owned(),
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.url().to_string(),
         }
     }
 }
@@ -37,42 +42,56 @@ impl Store for AnyStore {
     async fn load(&self, scope: &ScopeKey) -> Result<Loaded, StoreError> {
         match self {
             Self::Memory(store) => store.load(scope).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.load(scope).await,
         }
     }
 
     async fn records(&self, scope: &ScopeKey, keys: &[RecordKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
         match self {
             Self::Memory(store) => store.records(scope, keys).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.records(scope, keys).await,
         }
     }
 
     async fn commit(&self, scope: &ScopeKey, commit: Commit) -> Result<Committed, StoreError> {
         match self {
             Self::Memory(store) => store.commit(scope, commit).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.commit(scope, commit).await,
         }
     }
 
     fn now(&self) -> FleetTime {
         match self {
             Self::Memory(store) => store.now(),
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.now(),
         }
     }
 
     async fn token_keys(&self) -> Result<TokenKeys, StoreError> {
         match self {
             Self::Memory(store) => store.token_keys().await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.token_keys().await,
         }
     }
 
     async fn heartbeat(&self, me: &Announcement) -> Result<Vec<Replica>, StoreError> {
         match self {
             Self::Memory(store) => store.heartbeat(me).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.heartbeat(me).await,
         }
     }
 
     async fn retire(&self, id: u32) -> Result<(), StoreError> {
         match self {
             Self::Memory(store) => store.retire(id).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.retire(id).await,
         }
     }
 }

@@ -14,6 +14,9 @@ mod error;
 mod key;
 mod life;
 mod memory;
+mod observe;
+#[cfg(feature = "redis")]
+mod redis;
 mod register;
 mod replica;
 mod token;
@@ -23,6 +26,9 @@ pub use error::{CodecError, StoreError};
 pub use key::{RecordKey, ScopeKey};
 pub use life::{LONGEST_LIFE, MARGIN, SHORTEST_LIFE, bounded, keep_until};
 pub use memory::{Clock, MemoryStore};
+pub use observe::{Failure, Observer, Operation, Unobserved};
+#[cfg(feature = "redis")]
+pub use redis::{RedisStore, RedisUrl, UrlError};
 pub use register::{Commit, Committed, Expect, Loaded, RecordWrite, Store, Version};
 pub use replica::{Announcement, REPLICA_LIFE, Replica};
 pub use token::{MOST_OLDER_KEYS, ROTATE_AFTER, TokenKey, TokenKeys};

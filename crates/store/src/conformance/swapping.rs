@@ -24,7 +24,7 @@ pub(super) async fn a_commit_is_read_back_by_all<H: Harness>(harness: &H) {
     let read = read_records(&*other, &scope, &["b", "nobody's", "a"]).await;
     assert_eq!(read, [Some(Bytes::from_static(b"2")), None, Some(Bytes::from_static(b"1"))], "in the order asked for");
     let second = must_commit(&*other, &scope, commit(&*other, first, b"two", Vec::new())).await;
-    assert_eq!(second, Version(first.0 + 1));
+    assert!(second > first, "{second:?} after {first:?}");
     assert_eq!(body_of(&load(&*store, &scope).await), Some(Bytes::from_static(b"two")));
     assert_eq!(read_records(&*store, &scope, &["a"]).await, [Some(Bytes::from_static(b"1"))], "records outlive commits");
 }

@@ -1,0 +1,180 @@
+//! A place for a connection: kept filled by a task of its own, which looks after what is in it.
+//!
+//! Who sends takes what is there, or fails at once: requests must not pile up while a server is away.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::connect::{self, Access, ConnectError, Role};
+use super::endpoint::Endpoint;
+use super::link::Link;
+use super::reconnects::{Reconnects, pause};
+use super::sentinel::Sentinels;
+use crate::observe::{Failure, Observer};
+
+/// How often a connection is asked for its server's role: a primary that became a replica still answers, and a connection
+/// whose other end is gone says nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How to find the server of a lane.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// At this place, whoever is there.
+    At(Endpoint),
+    /// Where sentinels say.
+    Primary(Arc<Sentinels>),
+}
+
+/// What all lanes of a store share.
+pub(super) struct Common {
+    pub(super) access: Access,
+    pub(super) reconnects: Reconnects,
+    pub(super) observer: Arc<dyn Observer>,
+    /// Something is wrong with the way to a server: whoever draws the map should look again.
+    pub(super) lost: Notify,
+    /// A connection was opened.
+    pub(super) opened: Notify,
+}
+
+/// A place for a connection.
+pub(super) struct Lane {
+    slot: Arc<Slot>,
+    keeper: AbortHandle,
+}
+
+struct Slot {
+    target: Target,
+    common: Arc<Common>,
+    link: ArcSwapOption<Link>,
+    /// Why there is no connection.
+    problem: Mutex<ConnectError>,
+    wake: Notify,
+}
+
+impl Lane {
+    /// A place that is being filled from now on.
+    pub(super) fn new(target: Target, common: Arc<Common>) -> Self {
+        let problem = ConnectError::new(Failure::Connection, "not connected yet");
+        let slot =
+            Arc::new(Slot { target, common, link: ArcSwapOption::empty(), problem: Mutex::new(problem), wake: Notify::new() });
+        let keeper = tokio::spawn(slot.clone().keep()).abort_handle();
+        Self { slot, keeper }
+    }
+
+    /// The connection.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn link(&self) -> Result<Arc<Link>, ConnectError> {
+        match self.slot.link.load_full().filter(|link| !link.has_ended()) {
+            Some(link) => Ok(link),
+            None => Err(self.slot.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+        }
+    }
+
+    /// Gives this connection up and opens another one; requests on their way still get their answers.
+    pub(super) fn give_up(&self, link: &Arc<Link>, why: ConnectError) {
+        self.slot.give_up(link, why);
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl Slot {
+    fn give_up(&self, link: &Arc<Link>, why: ConnectError) {
+        let current = self.link.load();
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
+            self.note(why);
+            self.link.compare_and_swap(&*current, None);
+            self.wake.notify_one();
+        }
+    }
+
+    fn note(&self, why: ConnectError) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// Fills the place, and again whenever it is empty.
+    async fn keep(self: Arc<Self>) {
+        let mut failures = 0_u32;
+        loop {
+            let Some(link) = self.link.load_full().filter(|link| !link.has_ended()) else {
+                sleep(pause(failures)).await;
+                self.common.reconnects.turn().await;
+                match self.open().await {
+                    Ok(link) => {
+                        if failures > 0 {
+                            tracing::info!(server = %link.endpoint(), "connected to Redis again");
+                        }
+                        failures = 0;
+                        self.link.store(Some(Arc::new(link)));
+                        self.common.opened.notify_waiters();
+                    }
+                    Err(error) => {
+                        self.failed(error, failures);
+                        failures = failures.saturating_add(1);
+                    }
+                }
+                continue;
+            };
+            if timeout(LOOK_EVERY, self.wake.notified()).await.is_err() {
+                self.look(&link).await;
+            }
+        }
+    }
+
+    fn failed(&self, error: ConnectError, failures: u32) {
+        // The first of a row is news, then one in a while.
+        if failures.is_power_of_two() || failures == 0 {
+            tracing::warn!(failures, "no connection to Redis: {error}");
+        }
+        self.common.observer.failed(error.failure);
+        self.note(error);
+        self.common.lost.notify_one();
+    }
+
+    async fn open(self: &Arc<Self>) -> Result<Link, ConnectError> {
+        let endpoint = match &self.target {
+            Target::At(endpoint) => endpoint.clone(),
+            Target::Primary(sentinels) => sentinels.primary().await?,
+        };
+        let slot = Arc::downgrade(self);
+        let on_end = move || {
+            if let Some(slot) = slot.upgrade() {
+                slot.note(ConnectError::new(Failure::Connection, "the connection ended"));
+                slot.wake.notify_one();
+            }
+        };
+        let link = connect::open(&endpoint, &self.common.access, on_end).await?;
+        match connect::role(&link, Instant::now() + self.common.access.timeout).await? {
+            Role::Primary | Role::Unknown => Ok(link),
+            Role::Replica => Err(replica(&endpoint)),
+        }
+    }
+
+    /// Looks whether a connection still leads to a server that takes writes.
+    async fn look(&self, link: &Arc<Link>) {
+        match connect::role(link, Instant::now() + self.common.access.timeout).await {
+            Ok(Role::Primary | Role::Unknown) => {}
+            Ok(Role::Replica) => self.give_up(link, replica(link.endpoint())),
+            Err(error) if error.failure == Failure::Loading => self.give_up(link, error),
+            Err(error) => {
+                self.common.observer.failed(error.failure);
+                self.give_up(link, error);
+            }
+        }
+    }
+}
+
+fn replica(endpoint: &Endpoint) -> ConnectError {
+    ConnectError::new(Failure::ReadOnly, format!("{endpoint} is a replica and takes no writes"))
+}

@@ -1,0 +1,303 @@
+//! The scripts: what is asked of the server, and what its answers mean.
+//!
+//! Every key is declared, so a cluster can route them. No number above 2^53 passes through Lua: versions and values are
+//! compared as bytes. Each answer begins with the id of its request, which is checked: an answer to another question must
+//! never become a grant.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use paceline_core::units::{FleetTime, Span};
+use redis::{Cmd, Value};
+use sha1_smol::Sha1;
+
+use super::calls::Request;
+use super::cell::Cell;
+use super::keys::{self, Keys};
+use crate::key::{RecordKey, ScopeKey};
+use crate::life::bounded;
+use crate::register::{Commit, Committed, Expect, Loaded, Version};
+
+/// One `unpack` of Lua takes some 8,000 values at most; stay well below.
+const MOST_ARGUMENTS: usize = 2_000;
+
+/// Checks, then writes; see `commit.lua`.
+pub(super) static COMMIT: Script = Script::new(include_str!("commit.lua"));
+/// Looks records up; see `records.lua`.
+pub(super) static RECORDS: Script = Script::new(include_str!("records.lua"));
+/// Reads a value; see `load.lua`.
+pub(super) static LOAD: Script = Script::new(include_str!("load.lua"));
+/// Takes away what cannot be ours; see `repair.lua`.
+pub(super) static REPAIR: Script = Script::new(include_str!("repair.lua"));
+/// What is common to all, and the time; see `meta.lua`.
+pub(super) static META: Script = Script::new(include_str!("meta.lua"));
+/// Compare-and-swap of one field of a hash; see `swap.lua`.
+pub(super) static SWAP: Script = Script::new(include_str!("swap.lua"));
+
+/// A script of ours.
+#[derive(Debug)]
+pub(super) struct Script {
+    source: &'static str,
+    hash: OnceLock<String>,
+}
+
+/// How a script is named in a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// By its hash: the server has it as a rule.
+    Hash,
+    /// In full: the server keeps it then. It was flushed, or another server took over, which does not have it.
+    Source,
+}
+
+impl Script {
+    const fn new(source: &'static str) -> Self {
+        Self { source, hash: OnceLock::new() }
+    }
+
+    /// A command with its keys; arguments follow.
+    pub(super) fn command(&self, by: By, keys: &[String]) -> Cmd {
+        let size = keys.iter().map(String::len).sum();
+        let mut cmd = Cmd::with_capacity(3 + keys.len() + 16, size);
+        match by {
+            By::Hash => cmd.arg("EVALSHA").arg(self.hash.get_or_init(|| Sha1::from(self.source).hexdigest())),
+            By::Source => cmd.arg("EVAL").arg(self.source),
+        };
+        cmd.arg(keys.len());
+        for key in keys {
+            cmd.arg(key);
+        }
+        cmd
+    }
+}
+
+/// Names a request; its answer repeats it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RequestId([u8; 8]);
+
+impl RequestId {
+    /// One that no other request on any connection has, for practical purposes.
+    pub(super) fn random() -> Self {
+        Self(rand::random())
+    }
+
+    pub(super) const fn as_bytes(&self) -> &[u8; 8] {
+        &self.0
+    }
+
+    /// The rest of an answer that begins with this id.
+    ///
+    /// # Errors
+    /// It is the answer to something else, or none of ours.
+    pub(super) fn open(self, answer: Value) -> Result<Vec<Value>, Foreign> {
+        match answer {
+            Value::BulkString(id) if id == self.0 => Ok(Vec::new()),
+            Value::Array(mut parts) if matches!(parts.first(), Some(Value::BulkString(id)) if *id == self.0) => {
+                parts.remove(0);
+                Ok(parts)
+            }
+            _ => Err(Foreign),
+        }
+    }
+}
+
+/// An answer that is not to the question that was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Foreign;
+
+/// A commit, ready to be sent.
+#[derive(Debug)]
+pub(super) struct CommitRequest {
+    id: RequestId,
+    keys: Vec<String>,
+    commit: Commit,
+    version: Version,
+    now: FleetTime,
+    /// Indexes of the records that must be absent.
+    absent: Vec<usize>,
+    /// Index of a hash, its life, and indexes of the records to write there.
+    groups: Vec<(usize, Span, Vec<usize>)>,
+}
+
+impl CommitRequest {
+    pub(super) fn new(names: &Keys, scope: &ScopeKey, commit: Commit, version: Version, now: FleetTime) -> Self {
+        let mut keys = vec![names.value(scope)];
+        let (mut absent, mut groups) = (Vec::new(), Vec::<(usize, Span, Vec<usize>)>::new());
+        if !commit.records.is_empty() {
+            keys.extend(names.hashes(scope, now));
+        }
+        for (index, record) in commit.records.iter().enumerate() {
+            if record.must_be == Expect::Absent {
+                absent.push(index);
+            }
+            let place = keys::place(bounded(record.keep_until, now), now);
+            match groups.iter_mut().find(|(hash, _, within)| *hash == place.hash && within.len() < MOST_ARGUMENTS / 2) {
+                Some((_, life, within)) => {
+                    *life = place.life.max(*life);
+                    within.push(index);
+                }
+                None => groups.push((place.hash, place.life, vec![index])),
+            }
+        }
+        Self { id: RequestId::random(), keys, commit, version, now, absent, groups }
+    }
+
+    /// What became of it.
+    ///
+    /// # Errors
+    /// The answer is not to this commit.
+    pub(super) fn read(&self, answer: Value) -> Result<Committed, Foreign> {
+        let mut parts = self.id.open(answer)?.into_iter();
+        match (parts.next(), parts.next()) {
+            (None, None) => Ok(Committed::Done(self.version)),
+            (Some(Value::Int(0)), None) => Ok(Committed::Stale(Loaded::default())),
+            (Some(Value::Int(0)), Some(Value::BulkString(value))) => Ok(Committed::Stale(loaded(value))),
+            (Some(Value::Int(1)), Some(first)) => self.found(std::iter::once(first).chain(parts)),
+            _ => Err(Foreign),
+        }
+    }
+
+    fn found(&self, parts: impl Iterator<Item = Value>) -> Result<Committed, Foreign> {
+        let cells = newest(self.absent.len(), parts)?;
+        let record = |index: &usize| self.commit.records.get(*index);
+        let found = self.absent.iter().filter_map(record).zip(cells);
+        let found: Vec<(RecordKey, Bytes)> =
+            found.filter_map(|(record, cell)| Some((record.key, cell?.counts(self.now)?))).collect();
+        if found.is_empty() { Err(Foreign) } else { Ok(Committed::RecordExists { found }) }
+    }
+}
+
+impl Request for CommitRequest {
+    fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    fn command(&self, by: By) -> Cmd {
+        let mut cmd = COMMIT.command(by, &self.keys);
+        cmd.arg(self.id.as_bytes());
+        match self.commit.expected {
+            Version::NONE => cmd.arg(""),
+            Version(expected) => cmd.arg(&expected.to_be_bytes()),
+        };
+        let life = bounded(self.commit.keep_until, self.now).since(self.now);
+        cmd.arg(&self.commit.value[..]).arg(keys::millis(life)).arg(self.now.as_micros()).arg(self.absent.len());
+        let record = |index: &usize| self.commit.records.get(*index);
+        for absent in self.absent.iter().filter_map(record) {
+            cmd.arg(&absent.key.0);
+        }
+        for (hash, life, within) in &self.groups {
+            // Lua counts from one, and the value's key comes first.
+            cmd.arg(hash + 2).arg(keys::millis(*life)).arg(within.len() * 2);
+            for write in within.iter().filter_map(record) {
+                let end = bounded(write.keep_until, self.now);
+                cmd.arg(&write.key.0).arg(Cell::pack(self.version, end, &write.value));
+            }
+        }
+        cmd
+    }
+}
+
+/// A stored value as the register sees it; one that is there and has no version cannot be ours, see [`is_broken`].
+pub(super) fn loaded(value: Vec<u8>) -> Loaded {
+    let value = Bytes::from(value);
+    let version = crate::codec::Header::read(&value).map_or(Version::NONE, |header| header.version);
+    Loaded { version, value: Some(value) }
+}
+
+/// Whether this is no value of ours: too short for a header, or without a version. Nobody could commit over it.
+pub(super) fn is_broken(loaded: &Loaded) -> bool {
+    loaded.version == Version::NONE && loaded.value.is_some()
+}
+
+/// A request for a value.
+#[derive(Debug)]
+pub(super) struct LoadRequest {
+    id: RequestId,
+    keys: [String; 1],
+}
+
+impl LoadRequest {
+    pub(super) fn new(names: &Keys, scope: &ScopeKey) -> Self {
+        Self { id: RequestId::random(), keys: [names.value(scope)] }
+    }
+
+    /// The value, if there is one.
+    ///
+    /// # Errors
+    /// The answer is not to this question.
+    pub(super) fn read(&self, answer: Value) -> Result<Loaded, Foreign> {
+        let mut parts = self.id.open(answer)?.into_iter();
+        match (parts.next(), parts.next()) {
+            (None, None) => Ok(Loaded::default()),
+            (Some(Value::BulkString(value)), None) => Ok(loaded(value)),
+            _ => Err(Foreign),
+        }
+    }
+}
+
+impl Request for LoadRequest {
+    fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    fn command(&self, by: By) -> Cmd {
+        let mut cmd = LOAD.command(by, &self.keys);
+        cmd.arg(self.id.as_bytes());
+        cmd
+    }
+}
+
+/// A look-up of records, ready to be sent.
+#[derive(Debug)]
+pub(super) struct RecordsRequest<'a> {
+    id: RequestId,
+    keys: [String; keys::HASHES],
+    wanted: &'a [RecordKey],
+    now: FleetTime,
+}
+
+impl<'a> RecordsRequest<'a> {
+    pub(super) fn new(names: &Keys, scope: &ScopeKey, wanted: &'a [RecordKey], now: FleetTime) -> Self {
+        Self { id: RequestId::random(), keys: names.hashes(scope, now), wanted, now }
+    }
+
+    /// The records found.
+    ///
+    /// # Errors
+    /// The answer is not to this question.
+    pub(super) fn read(&self, answer: Value) -> Result<Vec<Option<Bytes>>, Foreign> {
+        let parts = self.id.open(answer)?;
+        let cells = newest(self.wanted.len(), parts.into_iter())?;
+        Ok(cells.into_iter().map(|cell| cell?.counts(self.now)).collect())
+    }
+}
+
+impl Request for RecordsRequest<'_> {
+    fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    fn command(&self, by: By) -> Cmd {
+        let mut cmd = RECORDS.command(by, &self.keys);
+        cmd.arg(self.id.as_bytes());
+        for key in self.wanted {
+            cmd.arg(&key.0);
+        }
+        cmd
+    }
+}
+
+/// Of pairs of index (from one) and cell: the newest cell of each index. A renewed record may lie in two hashes.
+fn newest(count: usize, mut parts: impl Iterator<Item = Value>) -> Result<Vec<Option<Cell>>, Foreign> {
+    let mut cells = vec![None; count];
+    while let Some(index) = parts.next() {
+        let (Value::Int(index), Some(Value::BulkString(bytes))) = (index, parts.next()) else { return Err(Foreign) };
+        let index = usize::try_from(index).ok().and_then(|index| index.checked_sub(1));
+        let slot: &mut Option<Cell> = index.and_then(|index| cells.get_mut(index)).ok_or(Foreign)?;
+        let read = Cell::read(bytes.into());
+        if slot.is_none() || read > *slot {
+            *slot = read;
+        }
+    }
+    Ok(cells)
+}

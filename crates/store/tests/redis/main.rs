@@ -1,0 +1,7 @@
+//! The Redis store against real servers: the suite of every store, and what goes wrong with servers and on the way to them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+
+mod conformance;
+#[allow(dead_code)]
+mod support;
