@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{check_config, demo, explain, mock_provider, provider_files, serve, simulate, status};
+use crate::commands::{bench, check_config, demo, explain, mock_provider, provider_files, serve, simulate, status};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,6 +55,7 @@ enum Command {
     Explain(explain::ExplainArgs),
     CheckConfig(check_config::CheckConfigArgs),
     MockProvider(mock_provider::MockProviderArgs),
+    Bench(bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
@@ -91,6 +92,7 @@ fn run(command: Command) -> Result<(), Failure> {
             check_config::run(&args, &mut io::stdout().lock())?
         }
         Command::MockProvider(args) => in_runtime(mock_provider::run(args))?,
+        Command::Bench(args) => in_runtime(bench::run(args, &mut io::stdout()))?,
     }
     Ok(())
 }
@@ -125,6 +127,8 @@ enum Failure {
     #[error(transparent)]
     MockProvider(#[from] mock_provider::MockProviderError),
     #[error(transparent)]
+    Bench(#[from] bench::BenchError),
+    #[error(transparent)]
     ProviderFiles(#[from] provider_files::ProviderFilesError),
     #[error("the runtime cannot be started: {0}")]
     Runtime(io::Error),
@@ -134,6 +138,7 @@ impl Failure {
     fn is_closed_output(&self) -> bool {
         let error = match self {
             Self::Status(status::StatusError::Output(error))
+            | Self::Bench(bench::BenchError::Output(error))
             | Self::Simulate(simulate::SimulateFailure::Output(error))
             | Self::Explain(explain::ExplainError::Output(error))
             | Self::CheckConfig(check_config::CheckConfigError::Io(error)) => error,

@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+pub(crate) mod bench;
 pub(crate) mod check_config;
 pub(crate) mod demo;
 pub(crate) mod explain;

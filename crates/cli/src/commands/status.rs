@@ -192,7 +192,7 @@ fn failed(addr: &str, status: &Status) -> StatusError {
 }
 
 /// What lies at the bottom of an error; the layers above say "transport error".
-fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;

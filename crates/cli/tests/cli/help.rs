@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::process::run;
 
 /// The commands, in the order of the help.
-const COMMANDS: [&str; 7] = ["serve", "demo", "simulate", "status", "explain", "check-config", "mock-provider"];
+const COMMANDS: [&str; 8] = ["serve", "demo", "simulate", "status", "explain", "check-config", "mock-provider", "bench"];
 
 fn compare(name: &str, args: &[&str]) {
     let (status, help, errors) = run(args);
@@ -59,6 +59,7 @@ fn the_version_is_told_and_wrong_command_lines_end_with_two() {
         (&["serve", "--prot", "1"][..], "--prot"),
         (&["serve", "--log-format", "xml"][..], "`text` or `json`"),
         (&["status", "a", "b"][..], "unexpected"),
+        (&["bench", "--rate", "10", "--in-flight", "2"][..], "cannot be used with"),
         (&["mock-provider", "--latency", "-5ms"][..], "it must not be negative"),
         (&["mock-provider", "--latency-jitter", "-1s"][..], "it must not be negative"),
         (&["mock-provider", "--refusal-latency", "-1s"][..], "it must not be negative"),
@@ -82,6 +83,8 @@ fn what_fails_ends_with_one_and_says_what_to_do() {
     for (args, words) in [
         (&["status", "--addr", "127.0.0.1:1"][..], "is `paceline serve` running there?"),
         (&["status", "--addr", "nowhere"][..], "HOST:PORT"),
+        (&["bench", "--addr", "127.0.0.1:1"][..], "start a service with `paceline serve`"),
+        (&["bench", "--addr", "nowhere"][..], "HOST:PORT"),
         (&["serve", "--grpc", "7070"][..], "127.0.0.1:7070"),
         (&["serve", "--store", "redis://localhost"][..], "store: memory"),
         (&["serve", "--config", "/nowhere/paceline.yaml"][..], "check the path"),
