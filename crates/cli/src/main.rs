@@ -29,6 +29,9 @@ Examples:
   # What does this answer of a provider say?
   curl -si https://api.openai.com/v1/models | paceline explain --provider openai
 
+  # How fast does it answer?
+  paceline bench
+
   # A provider to test a client against: refuses the first call for two seconds
   paceline mock-provider --first 1 --status 429 --retry-after 2
 

@@ -5,6 +5,7 @@ mod cpu;
 mod figures;
 mod load;
 mod replicas;
+mod stream;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -31,6 +32,10 @@ Examples:
 
   # A thousand scopes, with reports
   paceline bench --provider bench --scopes 1000 --in-flight 512 --report
+
+  # Many calls on one stream, or in one message
+  paceline bench --provider bench --via session
+  paceline bench --provider bench --via batch --batch 100 --in-flight 1000
 
   # For programs
   paceline bench --provider bench --duration 30s --json
@@ -81,9 +86,17 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "NAME", default_value = "bench")]
     model: String,
 
-    /// Report each granted call as done, as a worker would.
+    /// Report each granted call as done, as a worker would. Calls of a session always are: it keeps those alive that are not.
     #[arg(long)]
     report: bool,
+
+    /// How calls are sent.
+    #[arg(long, value_enum, default_value = "acquire")]
+    via: Via,
+
+    /// How many acquires share a message with --via batch; all of one scope.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    batch: u32,
 
     /// Which replica a call goes to.
     #[arg(long, value_enum, default_value = "hash")]
@@ -109,6 +122,17 @@ enum Balance {
     Hash,
     /// Calls go to all replicas in turn, as a plain load balancer does.
     RoundRobin,
+}
+
+/// How calls are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Via {
+    /// Each in an RPC of its own.
+    Acquire,
+    /// All on one Session for each connection.
+    Session,
+    /// Many in one AcquireBatch.
+    Batch,
 }
 
 /// Why there are no figures.
@@ -155,13 +179,19 @@ pub(crate) enum BenchError {
     Output(#[from] io::Error),
 }
 
+impl BenchArgs {
+    fn is_reported(&self) -> bool {
+        self.report || self.via == Via::Session
+    }
+}
+
 /// Loads the service and writes what came of it to `out`.
 pub(crate) async fn run(args: BenchArgs, out: &mut (dyn Write + Send)) -> Result<(), BenchError> {
     let (duration, warm_up) = (args.duration.to_duration(), args.warm_up.to_duration());
     if duration.is_zero() {
         return Err(BenchError::NoDuration);
     }
-    let replicas = Replicas::find(&args.addr, args.connections).await?;
+    let replicas = Replicas::find(&args.addr, args.connections, args.via).await?;
     let caller = Arc::new(Caller::new(&args, replicas));
     caller.look_whether_it_works().await?;
     let cpu = Cpu::of(&args.server_pid, caller.addrs())?;
@@ -185,6 +215,11 @@ fn describe(args: &BenchArgs, shape: Shape) -> String {
         Shape::InFlight(count) => format!("{count} acquires in flight"),
     };
     let scopes = if args.scopes == 1 { "1 scope".to_owned() } else { format!("{} scopes", args.scopes) };
-    let reported = if args.report { ", each reported" } else { "" };
-    format!("{shape}{reported}; {scopes} of {}; {} after {} of warm-up", args.provider, args.duration, args.warm_up)
+    let via = match args.via {
+        Via::Acquire => String::new(),
+        Via::Session => ", on sessions".to_owned(),
+        Via::Batch => format!(", {} in a message", args.batch),
+    };
+    let reported = if args.is_reported() { ", each reported" } else { "" };
+    format!("{shape}{via}{reported}; {scopes} of {}; {} after {} of warm-up", args.provider, args.duration, args.warm_up)
 }

@@ -1,6 +1,8 @@
 //! The binary as people and programs use it: help, exit statuses, signals.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[cfg(unix)]
+mod bench;
 mod help;
 mod process;
 mod provider_files;

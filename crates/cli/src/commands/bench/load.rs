@@ -54,11 +54,12 @@ pub(super) async fn run(
 /// Keeps so many calls in flight.
 fn in_flight(caller: &Arc<Caller>, figures: &Arc<Figures>, count: u32, until: Instant) -> JoinSet<()> {
     let mut calls = JoinSet::new();
-    for _ in 0..count {
+    let per_message = caller.per_message();
+    for _ in 0..usize::try_from(count).unwrap_or(1).div_ceil(per_message) {
         let (caller, figures) = (caller.clone(), figures.clone());
         calls.spawn(async move {
             while Instant::now() < until {
-                one(&caller, &figures, Instant::now()).await;
+                message(&caller, &figures, vec![Instant::now(); per_message]).await;
             }
         });
     }
@@ -86,10 +87,14 @@ fn at_rate(caller: &Arc<Caller>, figures: &Arc<Figures>, rate: u32, until: Insta
     let (caller, figures) = (caller.clone(), figures.clone());
     let mut all = JoinSet::new();
     all.spawn(async move {
-        let mut calls = JoinSet::new();
+        let (mut calls, mut together) = (JoinSet::new(), Vec::new());
         while let Some(at) = starts.recv().await {
-            let (caller, figures) = (caller.clone(), figures.clone());
-            calls.spawn(async move { one(&caller, &figures, at).await });
+            together.push(at);
+            if together.len() < caller.per_message() {
+                continue;
+            }
+            let (caller, figures, due) = (caller.clone(), figures.clone(), std::mem::take(&mut together));
+            calls.spawn(async move { message(&caller, &figures, due).await });
             while calls.try_join_next().is_some() {}
         }
         while calls.join_next().await.is_some() {}
@@ -97,21 +102,28 @@ fn at_rate(caller: &Arc<Caller>, figures: &Arc<Figures>, rate: u32, until: Insta
     all
 }
 
-/// One call that was due at an instant.
-async fn one(caller: &Caller, figures: &Figures, due: Instant) {
-    figures.sent(due);
-    match caller.acquire().await {
-        Ended::Granted { lease_id, tickets, replica } => {
-            figures.granted(due, tickets);
-            if let Some(why) = caller.report(lease_id, replica).await {
-                figures.failed(due, why);
+/// One message with calls that were due at these instants.
+async fn message(caller: &Caller, figures: &Figures, due: Vec<Instant>) {
+    due.iter().for_each(|due| figures.sent(*due));
+    let (mut leases, mut has_failed) = (Vec::new(), false);
+    for (ended, due) in caller.acquire(due.len()).await.into_iter().zip(&due) {
+        match ended {
+            Ended::Granted { lease_id, tickets, replica } => {
+                figures.granted(*due, tickets);
+                leases.push((lease_id, replica));
+            }
+            Ended::Denied { why } => figures.denied(*due, why),
+            Ended::Failed { why } => {
+                figures.failed(*due, why);
+                has_failed = true;
             }
         }
-        Ended::Denied { why } => figures.denied(due, why),
-        Ended::Failed { why } => {
-            figures.failed(due, why);
-            // Not a busy loop against something that refuses connections.
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    }
+    if let Some(due) = due.last() {
+        caller.report(leases).await.into_iter().for_each(|why| figures.failed(*due, why));
+    }
+    if has_failed {
+        // Not a busy loop against something that refuses connections.
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

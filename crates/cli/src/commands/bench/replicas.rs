@@ -7,7 +7,9 @@ use paceline_client::{Channel, replica_for};
 use paceline_proto::v1::rate_limiter_client::RateLimiterClient;
 use tonic::transport::Endpoint;
 
-use super::{BenchError, PATIENCE};
+use super::caller::told;
+use super::stream::Stream;
+use super::{BenchError, PATIENCE, Via};
 use crate::commands::status::root_cause;
 
 /// All of them.
@@ -20,12 +22,14 @@ struct Replica {
     addr: SocketAddr,
     name: String,
     clients: Vec<RateLimiterClient<Channel>>,
+    /// One on each connection, where calls go by streams.
+    streams: Vec<Stream>,
     turn: AtomicUsize,
 }
 
 impl Replicas {
     /// Looks the addresses up and connects to each replica so many times.
-    pub(super) async fn find(addrs: &[String], connections: u32) -> Result<Self, BenchError> {
+    pub(super) async fn find(addrs: &[String], connections: u32, via: Via) -> Result<Self, BenchError> {
         let mut found: Vec<SocketAddr> = Vec::new();
         for addr in addrs {
             let host = addr.trim().trim_start_matches("http://").trim_end_matches('/');
@@ -43,11 +47,16 @@ impl Replicas {
         found.dedup();
         let mut all = Vec::with_capacity(found.len());
         for addr in found {
-            let mut clients = Vec::new();
+            let (mut clients, mut streams) = (Vec::new(), Vec::new());
             for _ in 0..connections {
-                clients.push(RateLimiterClient::new(connect(addr).await?));
+                let client = RateLimiterClient::new(connect(addr).await?);
+                if via == Via::Session {
+                    let opened = Stream::open(client.clone()).await;
+                    streams.push(opened.map_err(|status| BenchError::Away { addr: addr.to_string(), why: told(&status) })?);
+                }
+                clients.push(client);
             }
-            all.push(Replica { addr, name: addr.to_string(), clients, turn: AtomicUsize::new(0) });
+            all.push(Replica { addr, name: addr.to_string(), clients, streams, turn: AtomicUsize::new(0) });
         }
         Ok(Self { all, turn: AtomicUsize::new(0) })
     }
@@ -66,6 +75,13 @@ impl Replicas {
     /// Each replica in turn.
     pub(super) fn next(&self) -> usize {
         self.turn.fetch_add(1, Ordering::Relaxed) % self.all.len().max(1)
+    }
+
+    /// A stream to a replica: each of its streams in turn. `None` where calls do not go by streams.
+    pub(super) fn stream(&self, number: usize) -> Option<&Stream> {
+        let replica = self.all.get(number)?;
+        let turn = replica.turn.fetch_add(1, Ordering::Relaxed) % replica.streams.len().max(1);
+        replica.streams.get(turn)
     }
 
     /// A connection to a replica: each of its connections in turn. There is at least one of each.
