@@ -96,6 +96,16 @@ pub enum Answer {
     Denied(Box<Denied>),
 }
 
+impl Answer {
+    /// Where the call is to be sent, once that is known.
+    pub fn target(&self) -> Option<&Target> {
+        match self {
+            Self::Granted(grant) => Some(&grant.target),
+            Self::Queued(_) | Self::Denied(_) => None,
+        }
+    }
+}
+
 /// A slot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {

@@ -246,16 +246,6 @@ impl<S: Store> Coordinator<S> {
         self.0.store.now()
     }
 
-    /// Whether this replica decides a target's scope without the store, for the time being.
-    pub fn is_degraded(&self, target: &Target) -> bool {
-        if self.0.degraded.load(Ordering::Relaxed) == 0 {
-            return false;
-        }
-        let Ok(target) = self.settings().canonical(target) else { return false };
-        let scopes = self.0.scopes();
-        scopes.get(&ScopeKey::new(&target.provider, &target.account)).is_some_and(|handle| handle.gauges.is_degraded())
-    }
-
     /// Refuses a call because too many are held here.
     fn full(&self, target: &Target) -> Answer {
         let labels = self.0.telemetry.scope(&target.provider, &target.account, &target.model);
@@ -372,6 +362,14 @@ impl<S: Store> Inner<S> {
     fn buckets(&self) -> Vec<InBucket> {
         let now = self.store.now();
         self.handles().iter().flat_map(|handle| handle.gauges.buckets.read(&handle.provider, &handle.account, now)).collect()
+    }
+
+    pub(crate) fn has_degraded(&self) -> bool {
+        self.degraded.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn is_degraded(&self, key: &ScopeKey) -> bool {
+        self.scopes().get(key).is_some_and(|handle| handle.gauges.is_degraded())
     }
 
     fn fleet(&self) -> Fleet {

@@ -55,6 +55,23 @@ impl<S: Store> Coordinator<S> {
         }
     }
 
+    /// Whether this replica decides a target's scope without the store, for the time being.
+    pub fn is_degraded(&self, target: &Target) -> bool {
+        // Asked for each answer: names are resolved only while it matters.
+        self.inner().has_degraded()
+            && self
+                .settings()
+                .canonical(target)
+                .is_ok_and(|target| self.inner().is_degraded(&ScopeKey::new(&target.provider, &target.account)))
+    }
+
+    /// The same of the scope of a lease.
+    pub fn is_degraded_of_lease(&self, lease_id: &str) -> bool {
+        self.inner().has_degraded()
+            && matches!(open_lease(lease_id, self.keyring()), Ok((Some(lease), true))
+                if self.inner().is_degraded(&ScopeKey::new(&lease.provider, &lease.account)))
+    }
+
     /// A place in line for an ask that has none yet: it counts from now, wherever the ask is decided.
     ///
     /// # Errors

@@ -61,8 +61,10 @@ impl<S: Store> Desk<S> {
             Held::AsAsked(most) => ask.hold.min(most),
             Held::For(hold) => hold,
         };
+        let asked = ask.target.clone();
         let answer = self.coordinator.acquire(ask).await.map_err(status::of_call)?;
-        Ok(write::acquire_response(&answer))
+        let is_degraded = self.coordinator.is_degraded(answer.target().unwrap_or(&asked));
+        Ok(write::acquire_response(&answer, is_degraded))
     }
 
     /// A report; `hold`: how long its answer may be held back for a slot it asks for, `None`: as long as a first ask.
@@ -78,8 +80,13 @@ impl<S: Store> Desk<S> {
             retry.hold = hold;
         }
         let has_signal = read::has_answer(&report);
+        let reported = report.lease_id.clone();
         let answer = self.coordinator.report(report).await.map_err(status::of_call)?;
-        Ok(write::report_response(&answer, has_signal))
+        let is_degraded = answer.next.as_ref().is_some_and(|next| match next.target() {
+            Some(target) => self.coordinator.is_degraded(target),
+            None => self.coordinator.is_degraded_of_lease(&reported),
+        });
+        Ok(write::report_response(&answer, has_signal, is_degraded))
     }
 
     /// A release.

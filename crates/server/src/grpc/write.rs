@@ -12,8 +12,8 @@ use paceline_proto::convert;
 use paceline_proto::v1;
 use paceline_proto::v1::acquire_response::Outcome;
 
-/// The answer to an ask.
-pub(super) fn acquire_response(answer: &Answer) -> v1::AcquireResponse {
+/// The answer to an ask; `is_degraded`: it was decided without the store.
+pub(super) fn acquire_response(answer: &Answer, is_degraded: bool) -> v1::AcquireResponse {
     let mut mode = Mode::Enforce;
     let mut watched = None;
     let (outcome, delays) = match answer {
@@ -36,12 +36,13 @@ pub(super) fn acquire_response(answer: &Answer) -> v1::AcquireResponse {
         delays,
         mode: v1::Mode::from(mode).into(),
         shadow: watched.map(shadow),
-        degraded: false,
+        degraded: is_degraded,
     }
 }
 
-/// The answer to a report; `has_signal`: there was an answer of the provider to be read.
-pub(super) fn report_response(answer: &ReportAnswer, has_signal: bool) -> v1::ReportResponse {
+/// The answer to a report; `has_signal`: there was an answer of the provider to be read; `is_degraded`: what follows it was
+/// decided without the store.
+pub(super) fn report_response(answer: &ReportAnswer, has_signal: bool, is_degraded: bool) -> v1::ReportResponse {
     let honored = Some(answer.honored).filter(|honored| *honored > Span::ZERO);
     let reason = match answer.verdict {
         Some(Verdict::GiveUp(reason)) => v1::Reason::from(Wire(reason)),
@@ -54,7 +55,7 @@ pub(super) fn report_response(answer: &ReportAnswer, has_signal: bool) -> v1::Re
         verdict: answer.verdict.map_or(v1::Verdict::Unspecified, verdict).into(),
         reason: reason.into(),
         signal: has_signal.then(|| convert::signal(&answer.signal, honored)),
-        next: answer.next.as_ref().map(acquire_response),
+        next: answer.next.as_ref().map(|next| acquire_response(next, is_degraded)),
         detail: detail(answer),
     }
 }
