@@ -8,8 +8,8 @@ use paceline_core::units::Span;
 use serde_json::{Map, Value, json};
 
 use crate::model::{
-    Account, Block, ByClass, CONCURRENCY, ClassSettings, Config, Group, Limit, Provider, RetrySettings, Settings, Shared,
-    Tenant,
+    Account, Block, ByClass, CONCURRENCY, ClassSettings, Config, Group, Limit, Listen, Provider, RetrySettings, Settings,
+    Shared, Tenant,
 };
 use crate::quantity::{Share, exact, exact_length};
 
@@ -18,8 +18,8 @@ impl Config {
     pub fn effective_json(&self) -> Value {
         json!({
             "classes": classes_with_defaults(&self.classes),
-            "expected_replicas": 1,
-            "listen": {"grpc": self.listen.grpc.to_string(), "http": self.listen.http.to_string()},
+            "expected_replicas": self.expected_replicas,
+            "listen": listen(&self.listen),
             "mode": modes(self.mode.map_or_else(Modes::default, |written| written.value)),
             "providers": self.providers.iter().map(|(name, one)| (name.clone(), provider(one))).collect::<Map<_, _>>(),
             "retries": retries_with_defaults(&self.retries),
@@ -52,6 +52,14 @@ fn fnv1a_128(bytes: &[u8]) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+}
+
+fn listen(listen: &Listen) -> Value {
+    map([
+        ("advertise", listen.advertise.as_ref().map(|address| json!(&**address))),
+        ("grpc", Some(json!(listen.grpc.to_string()))),
+        ("http", Some(json!(listen.http.to_string()))),
+    ])
 }
 
 fn classes_with_defaults(written: &ClassSettings) -> Value {
@@ -172,6 +180,7 @@ fn settings(settings: &Settings) -> Value {
         ("learn_above", settings.learn_above.map(|learn| json!(learn.value))),
         ("max_wait", by_class(&settings.classes.max_wait, |span| json!(exact(span)))),
         ("mode", settings.mode.map(|written| modes(written.value))),
+        ("on_store_down", settings.on_store_down.map(|written| json!(written.value.name()))),
         ("paid_attempts", by_class(&settings.classes.paid_attempts, |tries| json!(tries))),
         ("retries", retries(&settings.retries)),
         ("share", settings.own_share.map(|share| json!(share.value.to_string()))),

@@ -105,6 +105,8 @@ pub struct Explanation {
     pub settings: Vec<SettingOrigin>,
     /// Where the mode is written; `None`: nowhere, calls are enforced.
     pub mode: Option<Origin>,
+    /// Where it is written what happens while the store is away; `None`: nowhere, each replica goes on with its part.
+    pub store_down: Option<Origin>,
     /// What is done with the calls of each tenant that the file speaks of, and where that is written.
     pub tenants: Vec<(String, Modes, Origin)>,
     /// The origin of the bounds of retries.
@@ -158,6 +160,8 @@ impl Explanation {
             "mode": self.plan.modes.to_string(),
             "mode_from": self.mode.as_ref().map(|origin| origin.describe(&self.file)),
             "mode_of_tenants": self.tenants.iter().map(|(name, modes, _)| (name.clone(), json!(modes.to_string()))).collect::<serde_json::Map<_, _>>(),
+            "on_store_down": self.plan.store_down.name(),
+            "on_store_down_from": self.store_down.as_ref().map(|origin| origin.describe(&self.file)),
             "retries": {
                 "share_ppm": self.plan.retries.share_ppm,
                 "at_least": self.plan.retries.at_least,
@@ -231,6 +235,9 @@ impl fmt::Display for Explanation {
         }
         for (name, modes, origin) in &self.tenants {
             writeln!(f, "  mode     {modes} for tenant {name:?} <- {}", origin.describe(&self.file))?;
+        }
+        if let Some(origin) = &self.store_down {
+            writeln!(f, "  on_store_down {} <- {}", self.plan.store_down.name(), origin.describe(&self.file))?;
         }
         self.write_retries(f)?;
         self.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))

@@ -5,8 +5,9 @@ use crate::redact;
 use crate::tree::{Entry, Node, Value};
 
 /// Where keys of the contract belong, for those who wrote one at the wrong level.
-const WHERE: [(&str, &str); 33] = [
+const WHERE: [(&str, &str); 35] = [
     ("accounts", "in a provider"),
+    ("advertise", "in `listen`"),
     ("aliases", "in an account"),
     ("attempts", "in `classes.CLASS`, or in a provider, an account or a group"),
     ("burst", "beside `limit` in one meter's limit"),
@@ -27,6 +28,7 @@ const WHERE: [(&str, &str); 33] = [
     ("metrics", "at the top of the file"),
     ("mode", "at the top of the file, in a provider, an account, a group or a tenant"),
     ("models", "in an account or a provider"),
+    ("on_store_down", "in a provider, an account or a group"),
     ("per", "beside `limit` in one meter's limit"),
     ("providers", "at the top of the file"),
     ("refill", "beside `limit` in one meter's limit"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use paceline_core::calendar::{CalendarUnit, Zone};
 use paceline_core::mode::Modes;
-use paceline_core::plan::{Class, Refill, StartLevel, TenantPolicy, Weight};
+use paceline_core::plan::{Class, Refill, StartLevel, StoreDown, TenantPolicy, Weight};
 use paceline_core::units::Span;
 
 use crate::glob::Glob;
@@ -35,6 +35,8 @@ pub struct Config {
     /// The file's text, for excerpts in messages of later checks.
     pub(crate) text: Arc<str>,
     pub(crate) listen: Listen,
+    /// How many replicas there are to be.
+    pub(crate) expected_replicas: u32,
     /// What is done with calls where no nearer level says it.
     pub(crate) mode: Option<Written<Modes>>,
     pub(crate) classes: ClassSettings,
@@ -54,19 +56,21 @@ pub(crate) struct Tenant {
     pub(crate) mode: Option<Written<Modes>>,
 }
 
-/// Where the service listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where the service listens, and where others reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// gRPC; port 0 picks a free one.
     pub grpc: SocketAddr,
     /// HTTP: metrics, health, status page; port 0 picks a free one.
     pub http: SocketAddr,
+    /// Where other replicas reach this one's gRPC, `host:port`; `None`: where it listens, unless that is a wildcard.
+    pub advertise: Option<Arc<str>>,
 }
 
 impl Default for Listen {
     fn default() -> Self {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Self { grpc: loopback(7070), http: loopback(7071) }
+        Self { grpc: loopback(7070), http: loopback(7071), advertise: None }
     }
 }
 
@@ -77,6 +81,7 @@ impl Default for Config {
             file: String::new(),
             text: Arc::from(""),
             listen: Listen::default(),
+            expected_replicas: 1,
             mode: None,
             classes: ClassSettings::default(),
             retries: RetrySettings::default(),
@@ -146,6 +151,7 @@ pub(crate) struct Settings {
     pub(crate) learn_above: Option<Written<bool>>,
     pub(crate) start_level: Option<Written<StartLevel>>,
     pub(crate) mode: Option<Written<Modes>>,
+    pub(crate) on_store_down: Option<Written<StoreDown>>,
     pub(crate) classes: ClassSettings,
     pub(crate) retries: RetrySettings,
 }
@@ -219,9 +225,14 @@ pub(crate) fn of_meter<'l>(limits: &'l [Limit], meter: &str) -> impl Iterator<It
 }
 
 impl Config {
-    /// Where the service listens.
-    pub fn listen(&self) -> Listen {
-        self.listen
+    /// Where the service listens, and where others reach it.
+    pub fn listen(&self) -> &Listen {
+        &self.listen
+    }
+
+    /// How many replicas there are to be, at least one.
+    pub fn expected_replicas(&self) -> u32 {
+        self.expected_replicas
     }
 
     /// The file's name as given to [`Config::parse`]; empty without a file.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::Config;
 use crate::problem::{ConfigErrors, Pos, Problems};
-use crate::read::{check_replicas, check_store, modes, socket_addr};
+use crate::read::{advertised, check_store, modes, replicas, socket_addr};
 use crate::tree::{Node, Value};
 
 /// A scalar of the configuration that a flag or a variable may set.
@@ -14,6 +14,8 @@ pub enum Scalar {
     Grpc,
     /// `listen.http`: `--http`, `PACELINE_SERVE_HTTP`.
     Http,
+    /// `listen.advertise`: `--advertise`, `PACELINE_SERVE_ADVERTISE`.
+    Advertise,
     /// `store`: `--store`, `PACELINE_SERVE_STORE`.
     Store,
     /// `mode`: `--mode`, `PACELINE_SERVE_MODE`.
@@ -24,13 +26,14 @@ pub enum Scalar {
 
 impl Scalar {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Grpc, Self::Http, Self::Store, Self::Mode, Self::ExpectedReplicas];
+    pub const ALL: [Self; 6] = [Self::Grpc, Self::Http, Self::Advertise, Self::Store, Self::Mode, Self::ExpectedReplicas];
 
     /// The environment variable that sets it.
     pub const fn variable(self) -> &'static str {
         match self {
             Self::Grpc => "PACELINE_SERVE_GRPC",
             Self::Http => "PACELINE_SERVE_HTTP",
+            Self::Advertise => "PACELINE_SERVE_ADVERTISE",
             Self::Store => "PACELINE_SERVE_STORE",
             Self::Mode => "PACELINE_SERVE_MODE",
             Self::ExpectedReplicas => "PACELINE_SERVE_EXPECTED_REPLICAS",
@@ -42,6 +45,7 @@ impl Scalar {
         match self {
             Self::Grpc => "--grpc",
             Self::Http => "--http",
+            Self::Advertise => "--advertise",
             Self::Store => "--store",
             Self::Mode => "--mode",
             Self::ExpectedReplicas => "--expected-replicas",
@@ -98,13 +102,22 @@ impl Config {
                         self.listen.http = addr;
                     }
                 }
+                Scalar::Advertise => {
+                    if let Some(address) = advertised(&node, from, &mut found) {
+                        self.listen.advertise = Some(address);
+                    }
+                }
                 Scalar::Store => check_store(&node, from, &mut found),
                 Scalar::Mode => {
                     if let Some(modes) = modes(&node, from, &mut found) {
                         self.mode = Some(modes);
                     }
                 }
-                Scalar::ExpectedReplicas => check_replicas(&node, from, &mut found),
+                Scalar::ExpectedReplicas => {
+                    if let Some(number) = replicas(&node, from, &mut found) {
+                        self.expected_replicas = number;
+                    }
+                }
             }
             // The value stands in no file: drop the place.
             found.drain().for_each(|problem| problems.add(problem.without_place()));

@@ -1,5 +1,6 @@
 //! From the tree to the model: one function per level of the file. Each goes on after a mistake.
 
+mod fleet;
 pub(crate) mod limits;
 mod modes;
 mod provider;
@@ -17,8 +18,9 @@ use crate::model::{Config, Listen};
 use crate::problem::{ConfigErrors, Pos, Problem, Problems};
 use crate::tree::{self, Node, Value};
 
+pub(crate) use fleet::{advertised, replicas};
 pub(crate) use modes::modes;
-pub(crate) use scalars::{check_replicas, check_store, socket_addr};
+pub(crate) use scalars::{check_store, socket_addr};
 
 /// The longest name of a provider, account or shared bucket, in bytes.
 const LONGEST_NAME: usize = 256;
@@ -90,7 +92,7 @@ fn top(root: &Node, config: &mut Config, problems: &mut Problems) {
         config.mode = modes(&entry.node, "mode", problems);
     }
     if let Some(entry) = fields.take("expected_replicas") {
-        check_replicas(&entry.node, "expected_replicas", problems);
+        config.expected_replicas = replicas(&entry.node, "expected_replicas", problems).unwrap_or(1);
     }
     if let Some(entry) = fields.take("classes") {
         config.classes = settings::classes(&entry.node, problems);
@@ -120,7 +122,9 @@ fn listen(node: &Node, problems: &mut Problems) -> Listen {
             *slot = addr;
         }
     }
-    fields.not_yet("advertise", "remove it; this version runs as one replica", is_nothing, problems);
+    if let Some(entry) = fields.take("advertise") {
+        listen.advertise = advertised(&entry.node, &fields.join("advertise"), problems);
+    }
     fields.not_yet("admin", "remove it", is_nothing, problems);
     fields.close(problems);
     listen

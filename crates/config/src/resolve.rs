@@ -10,6 +10,7 @@ mod group;
 mod modes;
 mod promises;
 mod retries;
+mod store_down;
 
 use std::sync::Arc;
 
@@ -56,6 +57,7 @@ impl Config {
         let (classes, setting_origins) = promises::promises(self, &identity, &layers);
         let (retries, retry_origins) = retries::retries(self, &identity, &layers);
         let (modes, mode_origin) = modes::modes(self, &layers.chain(&identity));
+        let (store_down, store_down_origin) = store_down::store_down(&layers.chain(&identity));
         let plan = GroupPlan {
             key: layers.key.clone(),
             is_each: layers.is_each,
@@ -64,7 +66,7 @@ impl Config {
             min_backoff: identity.facts.min_backoff,
             retries,
             modes,
-            store_down: Default::default(),
+            store_down,
         };
         Ok(Explanation {
             asked: format!("{provider}/{account}/{model}"),
@@ -76,6 +78,7 @@ impl Config {
             settings: setting_origins,
             retries: retry_origins,
             mode: mode_origin,
+            store_down: store_down_origin,
             tenants: modes::of_tenants(self, plan.modes),
             plan,
             notes,

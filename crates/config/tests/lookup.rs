@@ -117,7 +117,8 @@ fn flags_win_over_variables_and_variables_over_the_file() {
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let overrides = Overrides::from_variables(variables).flag(Scalar::Grpc, Some("127.0.0.1:5")).flag(Scalar::Http, None);
-    let listen = config.with_overrides(&overrides).unwrap().listen();
+    let config = config.with_overrides(&overrides).unwrap();
+    let listen = config.listen();
     assert_eq!((listen.grpc.port(), listen.http.port()), (5, 4));
 }
 

@@ -52,6 +52,10 @@ impl Settings for Configured {
         self.config.tenant(tenant)
     }
 
+    fn expected_replicas(&self) -> u32 {
+        self.config.expected_replicas()
+    }
+
     fn organisation(&self, provider: &str, answer: &AnswerParts<'_>) -> Option<String> {
         let entry = catalogue().get_or_generic(self.config.catalogue_name(provider));
         entry.identity_headers().next()?;

@@ -301,6 +301,19 @@ pub enum StoreDown {
     Closed,
 }
 
+impl StoreDown {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Local, Self::Closed];
+
+    /// The word in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 /// What a call of one group must respect: the answer of `resolve(provider, account, model)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupPlan {

@@ -9,6 +9,7 @@ mod error;
 mod grpc;
 mod life;
 mod listener;
+mod reached;
 mod recording;
 mod reload;
 mod server;

@@ -128,6 +128,7 @@ impl<S: Store> Reloader<S> {
             let (old, new) = (before.config().listen(), config.listen());
             tracing::warn!(
                 grpc = %new.grpc, http = %new.http, still_grpc = %old.grpc, still_http = %old.http,
+                advertise = new.advertise.as_deref(), still_advertise = old.advertise.as_deref(),
                 "the addresses to listen on changed, and that needs a restart; until then the old ones hold"
             );
         }

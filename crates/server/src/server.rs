@@ -26,9 +26,10 @@ use crate::error::ServeError;
 use crate::grpc::bounds::MOST_MESSAGE_BYTES;
 use crate::grpc::{AdminService, Desk, Limiter};
 use crate::life::{Life, Phase};
+use crate::reached::Sharing;
 use crate::recording::{Finish, Record, Recording};
 use crate::reload::{InForce, Reloader, load};
-use crate::{listener, upkeep, web};
+use crate::{listener, reached, upkeep, web};
 
 /// How long callers get to take their answers when the service stops.
 pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);
@@ -83,7 +84,7 @@ impl Server {
     /// Everything that is wrong with the configuration; an address that cannot be listened on.
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let config = load(options.config.as_deref(), &options.overrides)?;
-        let listen = config.listen();
+        let listen = config.listen().clone();
         let grpc = listener::bind("gRPC", "--grpc", listen.grpc)?;
         let http = listener::bind("HTTP", "--http", listen.http)?;
         let (grpc_addr, http_addr) = (listener::local_addr(&grpc, "gRPC")?, listener::local_addr(&http, "HTTP")?);
@@ -91,6 +92,11 @@ impl Server {
         let telemetry = Telemetry::new(TelemetryOptions { version: env!("CARGO_PKG_VERSION"), ..TelemetryOptions::default() })?;
         let in_force = InForce::new(config);
         telemetry.set_config_hash(in_force.hash());
+        let sharing = sharing(options.store.as_ref());
+        let address = reached::address(&listen, grpc_addr, sharing);
+        if let Some(warning) = reached::warning(in_force.config(), address.as_deref(), sharing) {
+            tracing::warn!("{warning}");
+        }
         let store = options.store.unwrap_or_else(AnyStore::memory);
         let (trace, recording) = match options.record.as_ref().map(Recording::start).transpose()? {
             Some((recording, finish)) => (Some(Arc::new(recording) as Arc<dyn Trace>), Some(finish)),
@@ -101,7 +107,7 @@ impl Server {
             settings: in_force.configured(),
             telemetry: telemetry.clone(),
             trace,
-            address: None,
+            address,
         })
         .await?;
         let in_force = Arc::new(ArcSwap::from_pointee(in_force));
@@ -233,6 +239,15 @@ fn routes<S: paceline_store::Store>(
         .add_service(tonic_health::pb::health_server::HealthServer::new(health))
         .add_service(describe().build_v1()?)
         .add_service(describe().build_v1alpha()?))
+}
+
+/// Whether others use the store too.
+fn sharing(given: Option<&AnyStore>) -> Sharing {
+    match given {
+        None => Sharing::Own,
+        Some(store) if store.is_in_memory() => Sharing::MaybeShared,
+        Some(_) => Sharing::Shared,
+    }
 }
 
 async fn announce(health: &HealthReporter, status: ServingStatus) {

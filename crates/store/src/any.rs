@@ -28,6 +28,11 @@ impl AnyStore {
         Self::Memory(Arc::default())
     }
 
+    /// Whether it ends with this process.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+
     /// What people call it; no secrets.
     pub fn describe(&self) -> String {
         match self {

@@ -44,6 +44,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
 
+    /// Where other replicas reach this one, HOST:PORT [default: the gRPC address, unless that is a wildcard].
+    #[arg(long, value_name = "ADDR")]
+    advertise: Option<String>,
+
+    /// How many replicas there are to be: while the store is away, each takes that part of a limit [default: 1].
+    #[arg(long, value_name = "N")]
+    expected_replicas: Option<String>,
+
     /// Where the state lives; this version has `memory` [default: memory].
     #[arg(long, value_name = "URL")]
     store: Option<String>,
@@ -153,6 +161,8 @@ fn overrides(args: &ServeArgs) -> Overrides {
     Overrides::from_variables(variables)
         .flag(Scalar::Grpc, args.grpc.as_deref())
         .flag(Scalar::Http, args.http.as_deref())
+        .flag(Scalar::Advertise, args.advertise.as_deref())
+        .flag(Scalar::ExpectedReplicas, args.expected_replicas.as_deref())
         .flag(Scalar::Store, args.store.as_deref())
         .flag(Scalar::Mode, args.mode.as_deref())
 }

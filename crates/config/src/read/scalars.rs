@@ -176,18 +176,3 @@ pub(crate) fn check_store(node: &Node, path: &str, problems: &mut Problems) {
     };
     problems.add(Problem::at(node.pos, path, message).help("write `store: memory`: the state lives in this one process"));
 }
-
-/// One replica is what this version runs as.
-pub(crate) fn check_replicas(node: &Node, path: &str, problems: &mut Problems) {
-    match node.value {
-        Value::Int(1) => {}
-        Value::Int(2..=10_000) => {
-            let message = "more than one replica is known, but not available in this version";
-            problems.add(Problem::at(node.pos, path, message).help("remove it, or write `expected_replicas: 1`"));
-        }
-        _ => {
-            let message = "this is not a number of replicas";
-            problems.add(Problem::at(node.pos, path, message).help("write a whole number from 1 to 10000"));
-        }
-    }
-}

@@ -2,6 +2,7 @@
 
 use paceline_core::plan::{Class, ClassPolicy, StartLevel};
 
+use super::fleet::store_down;
 use super::modes::modes;
 use super::retries::retries;
 use super::scalars::{flag, share, span, text, tries, word};
@@ -29,7 +30,9 @@ pub(super) fn settings(fields: &mut Fields<'_>, problems: &mut Problems) -> Sett
     if let Some(entry) = fields.take("retries") {
         out.retries = retries(&entry.node, &fields.join("retries"), &mut out.classes, problems);
     }
-    without_effect_yet(fields, problems);
+    if let Some(entry) = fields.take("on_store_down") {
+        out.on_store_down = store_down(&entry.node, &fields.join("on_store_down"), problems);
+    }
     out
 }
 
@@ -71,12 +74,6 @@ fn check_parts(settings: &Settings, fields: &Fields<'_>, problems: &mut Problems
         let message = format!("a share of {} is more than `use: {}` lets us take", own.value, most.value);
         problems.add(Problem::at(own.pos, &fields.join("share"), message).help("lower the one or raise the other"));
     }
-}
-
-/// Keys of the contract whose engine comes later; what they say by default is accepted.
-fn without_effect_yet(fields: &mut Fields<'_>, problems: &mut Problems) {
-    let local = |value: &Value| matches!(value, Value::Text(text) if text == "local");
-    fields.not_yet("on_store_down", "remove it; the memory store is never down", local, problems);
 }
 
 /// A setting that is one value for all classes or a map from classes to values.
