@@ -308,7 +308,8 @@ impl<S: Store> Coordinator<S> {
         let (gauges, lead) = (Arc::new(Gauges::new(self.0.degraded.clone())), Arc::new(LeadCell::default()));
         let target = Target { model: String::new(), ..target.clone() };
         let mut scope = Scope::new(target.clone(), self.0.replica, self.0.keyring.clone(), self.settings())
-            .with_address(self.0.address.clone());
+            .with_address(self.0.address.clone())
+            .reading_late();
         if self.0.is_draining.load(Ordering::SeqCst) {
             scope.stop_holding();
         }
@@ -394,6 +395,11 @@ impl<S> Inner<S> {
         let input = release_lease_input(unheard.lease_id()?, &self.keyring).ok()??;
         let id = self.next_reply.fetch_add(1, Ordering::Relaxed);
         Some(Input::Release(id, Box::new(input)))
+    }
+
+    /// Among how many replicas a limit is divided while the store is away.
+    pub(crate) fn among(&self) -> u32 {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).expected_replicas().max(1)
     }
 
     pub(crate) fn keyring(&self) -> &Arc<Keyring> {

@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use paceline_core::amounts::Amounts;
 use paceline_core::lease::Serial;
 use paceline_core::report::Outcome;
 use paceline_core::units::FleetTime;
@@ -151,10 +152,21 @@ impl ReportInput {
 
 /// A hash of what must be the same when a key is asked for again.
 pub(crate) fn print_of(request: &AcquireRequest) -> [u8; 16] {
-    let target = [&request.target.provider, &request.target.account, &request.target.model];
-    let costs: Vec<(&str, [u8; 8])> = request.cost.iter().map(|(meter, units)| (meter, units.to_be_bytes())).collect();
+    print_of_parts(&request.target, &request.cost)
+}
+
+/// The same of the call that a lease was granted to.
+pub(crate) fn print_of_lease(lease: &LeaseWire) -> [u8; 16] {
+    let target = Target { provider: lease.provider.clone(), account: lease.account.clone(), model: lease.model.clone() };
+    let cost = Amounts::from_pairs(lease.cost.iter().map(|(meter, units)| (meter.as_str(), *units)));
+    print_of_parts(&target, &cost)
+}
+
+fn print_of_parts(target: &Target, cost: &Amounts) -> [u8; 16] {
+    let names = [&target.provider, &target.account, &target.model];
+    let costs: Vec<(&str, [u8; 8])> = cost.iter().map(|(meter, units)| (meter, units.to_be_bytes())).collect();
     let costs = costs.iter().flat_map(|(meter, units)| [meter.as_bytes(), units.as_slice()]);
-    digest(&target.into_iter().map(|name| name.as_bytes()).chain(costs).collect::<Vec<_>>())
+    digest(&names.into_iter().map(|name| name.as_bytes()).chain(costs).collect::<Vec<_>>())
 }
 
 /// The lease in a token, and whether it is authentic (otherwise: signed with a key we do not have).

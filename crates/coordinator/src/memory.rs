@@ -22,6 +22,16 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Remembers what was written.
+    pub fn written(bytes: Bytes, epoch: u64, lineage: Lineage, until: FleetTime) -> Self {
+        Self { bytes, epoch, lineage, until }
+    }
+
+    /// What it remembers.
+    pub fn value(&self, now: FleetTime) -> Option<ScopeValue> {
+        codec::decode(&self.bytes, now).ok().map(|decoded| decoded.value)
+    }
+
     /// Remembers a value, of which `bytes` are what the store holds, at `now`.
     pub fn of(bytes: Bytes, epoch: u64, value: &ScopeValue, now: FleetTime) -> Self {
         Self { bytes, epoch, lineage: value.lineage.clone(), until: keep_until(value, now) }

@@ -4,6 +4,7 @@
 //! Each of `among` replicas takes that part of refill, capacity and level. Levels begin cautiously: nobody knows what the others
 //! granted in the last moments. So all replicas together keep to the limit, and one that is cut off alone adds its part at most.
 
+use crate::holds::Holds;
 use crate::merge::{begin_again, merge};
 use crate::plan::{BucketId, BucketPlan, GroupPlan, OurPart, Portion, Refill};
 use crate::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
@@ -16,7 +17,9 @@ pub struct Alone {
     pub since: FleetTime,
     /// Among how many replicas the limits are divided.
     pub among: u32,
-    /// The value of that moment, charged with everything that may have been written.
+    /// What the store held for sure.
+    written: ScopeValue,
+    /// The value of that moment: with what may have been written after that.
     base: ScopeValue,
     /// The expiry slot under which the others' part of free places is kept from us: no other hold ends then.
     kept_until: FleetTime,
@@ -40,11 +43,12 @@ fn part_of(bucket: &BucketPlan, among: u32) -> OurPart {
 
 impl Alone {
     /// Divides `value` among so many replicas at `now`; alone in the world, a replica has everything and knows everything.
-    pub fn begin(value: &mut ScopeValue, among: u32, now: FleetTime) -> Self {
+    /// `written`: the last value that the store held for sure.
+    pub fn begin(value: &mut ScopeValue, written: ScopeValue, among: u32, now: FleetTime) -> Self {
         let among = among.max(1);
         // An instant that no slot ends at: those lie on whole seconds.
         let kept_until = FleetTime::from_micros((now + LONGEST_FLOOR).as_micros() / 1_000_000 * 1_000_000 + 1);
-        let alone = Self { since: now, among, base: value.clone(), kept_until };
+        let alone = Self { since: now, among, written, base: value.clone(), kept_until };
         value.leader = None;
         if among == 1 {
             return alone;
@@ -81,11 +85,12 @@ impl Alone {
         Milli::from_milli(amount - amount / i64::from(self.among))
     }
 
-    /// The value to go on with at `now`, when the store holds `stored` and this replica got to `local` by itself.
+    /// The value to go on with at `now`, when the store holds `stored`, written at `stored_at`, and this replica got to `local` by
+    /// itself.
     ///
     /// Where others went on with the store meanwhile, its levels are right but for what was granted here: that becomes a debt.
     /// Where nobody did, all replicas were alone like this one, and each bucket begins again cautiously.
-    pub fn end(&self, stored: &ScopeValue, local: &ScopeValue, now: FleetTime) -> ScopeValue {
+    pub fn end(&self, stored: &ScopeValue, stored_at: FleetTime, local: &ScopeValue, now: FleetTime) -> ScopeValue {
         let mut local = local.clone();
         for bucket in &mut local.buckets {
             bucket.holds.free(self.kept_until, bucket.holds.in_use(FleetTime::ZERO));
@@ -94,7 +99,13 @@ impl Alone {
             }
         }
         let mut value = merge(stored, &local);
-        let others_went_on = !self.base.lineage.includes(&stored.lineage);
+        // Its last commits were written or not: their writer's count tells.
+        let is_written = stored.lineage.includes(&self.base.lineage);
+        let before = if is_written { &self.base } else { &self.written };
+        bring_holds(&mut value, stored, before, &local);
+        // Not all lose the store in the same moment.
+        let early = Span::from_micros(now.since(self.since).as_micros() / 2).min(Span::from_secs(1));
+        let others_went_on = stored_at > self.since + early && !self.base.lineage.includes(&stored.lineage);
         if !others_went_on {
             if self.among > 1 {
                 begin_again(&mut value, now);
@@ -103,7 +114,7 @@ impl Alone {
         }
         for bucket in &mut value.buckets {
             let Some(theirs) = stored.buckets.iter().find(|known| known.plan.id == bucket.plan.id) else { continue };
-            let granted = self.granted_since(&theirs.plan.id, &local, stored.lost_at, now);
+            let granted = self.granted_since(&theirs.plan.id, before, &local, stored.lost_at, now);
             (bucket.level, bucket.burst, bucket.spreading) = (theirs.level, theirs.burst, theirs.spreading);
             (bucket.window_end, bucket.opens_at, bucket.paced_until) = (theirs.window_end, theirs.opens_at, theirs.paced_until);
             (bucket.proven, bucket.proof) = (theirs.proven, theirs.proof);
@@ -122,10 +133,17 @@ impl Alone {
     }
 
     /// What was granted here of a bucket. When somebody began again at `lost_at` meanwhile, what lies before that is accounted for.
-    fn granted_since(&self, id: &BucketId, local: &ScopeValue, lost_at: FleetTime, now: FleetTime) -> Milli {
+    fn granted_since(
+        &self,
+        id: &BucketId,
+        before: &ScopeValue,
+        local: &ScopeValue,
+        lost_at: FleetTime,
+        now: FleetTime,
+    ) -> Milli {
         let fired =
             |value: &ScopeValue| value.buckets.iter().find(|bucket| bucket.plan.id == *id).map_or(0, |bucket| bucket.fired);
-        let all = Milli::from_milli(fired(local).saturating_sub(fired(&self.base))).at_least_zero();
+        let all = Milli::from_milli(fired(local).saturating_sub(fired(before))).at_least_zero();
         if lost_at <= self.since {
             return all;
         }
@@ -133,5 +151,22 @@ impl Alone {
         let Some(rate) = bucket.rate() else { return all };
         // From then on it refilled so much here; what was there at the beginning is a second's worth.
         all.min(rate.gained_in(now.since(lost_at) + Span::from_secs(1)).max(Milli::from_units(1)))
+    }
+}
+
+/// Calls in flight: those of the store, and what began and ended here since. (Merging alone would hold what came free.)
+fn bring_holds(value: &mut ScopeValue, stored: &ScopeValue, before: &ScopeValue, local: &ScopeValue) {
+    let none = Holds::default();
+    for bucket in &mut value.buckets {
+        let of = |value: &'_ ScopeValue| {
+            value.buckets.iter().find(|known| known.plan.id == bucket.plan.id).map(|it| it.holds.clone())
+        };
+        let (Some(theirs), Some(ours)) = (of(stored), of(local)) else { continue };
+        bucket.holds = theirs.moved(&of(before).unwrap_or(none.clone()), &ours);
+    }
+    for group in &mut value.groups {
+        let of = |value: &'_ ScopeValue| value.groups.iter().find(|known| known.key == group.key).map(|it| it.flights.clone());
+        let (Some(theirs), Some(ours)) = (of(stored), of(local)) else { continue };
+        group.flights = theirs.moved(&of(before).unwrap_or(none.clone()), &ours);
     }
 }

@@ -1,6 +1,8 @@
 //! Units held by calls in flight, freed when they end or at their expiry: a small wheel of expiry slots instead of one entry
 //! per call, so that the value stays small with a hundred thousand calls in flight.
 
+use std::collections::BTreeMap;
+
 use crate::units::{FleetTime, Milli, Span};
 
 /// Units in use, grouped by the instant at which they come free by themselves.
@@ -73,6 +75,18 @@ impl Holds {
             freed += slot.amount;
             (freed >= amount).then_some(slot.ends)
         })
+    }
+
+    /// These holds, and what changed elsewhere from `before` to `after`; never less than nothing.
+    pub fn moved(&self, before: &Self, after: &Self) -> Self {
+        let mut amounts: BTreeMap<FleetTime, Milli> = self.slots.iter().map(|slot| (slot.ends, slot.amount)).collect();
+        for slot in &after.slots {
+            *amounts.entry(slot.ends).or_default() += slot.amount;
+        }
+        for slot in &before.slots {
+            *amounts.entry(slot.ends).or_default() -= slot.amount;
+        }
+        Self::from_slots(amounts.into_iter().map(|(ends, amount)| Slot { ends, amount }).collect())
     }
 
     /// The slots, earliest first.

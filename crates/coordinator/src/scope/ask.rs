@@ -12,6 +12,7 @@ use paceline_core::report;
 use paceline_core::tally::Sent;
 use paceline_core::units::{FleetTime, Span};
 
+use super::alone::store_is_away;
 use super::bounds::{deny, refusal};
 use super::used::kind_of;
 use super::{AskInput, Call, Effects, Event, Input, ReplyId, Scope, reply_to};
@@ -91,6 +92,11 @@ impl Scope {
         if mode == Mode::Off {
             return self.pass_by(reply, input, plan, mode, report, now, fx);
         }
+        let is_read = self.has_been_read(reply) || report.is_some();
+        if self.is_shut(&plan) && mode == Mode::Enforce {
+            let denied = Denied { denial: store_is_away(), delays: Vec::new() };
+            return deny(reply, input, report, denied, fx);
+        }
         let mut past = self.past_of(input, now);
         let met = match self.supersede(input, &mut past, now, fx) {
             Err(error) => Some(Err(error)),
@@ -108,6 +114,9 @@ impl Scope {
             .or_else(|| self.tried_in_layers(input, policy.attempts));
         let (refusal, would_deny) = if mode == Mode::Shadow { (None, refusal) } else { (refusal, None) };
         if let Some(mut denied) = refusal {
+            if !is_read {
+                return fx.unread.push(Input::Ask(reply, input.clone()));
+            }
             explain_lowered(&mut denied.denial, input, standing.class);
             return deny(reply, input, report, denied, fx);
         }
@@ -122,13 +131,19 @@ impl Scope {
             deadline: bounds.deadline,
             would_deny: would_deny.map(|denied| denied.denial),
             ran_at: past.ran_at.clone(),
+            is_read,
         };
         let ask = self.line_up(input, plan, &policy, past, &bounds, now);
         match self.turned_away(input, &ask, now) {
-            Some(denial) if mode != Mode::Shadow => {
+            Some(_) if mode != Mode::Shadow && !is_read => return fx.unread.push(Input::Ask(reply, input.clone())),
+            Some(mut denial) if mode != Mode::Shadow => {
+                self.explain_alone(&mut denial);
                 return deny(call.reply, input, call.report, Denied { denial, delays: Vec::new() }, fx);
             }
             would => call.would_deny = call.would_deny.or(would),
+        }
+        if !is_read {
+            self.unread_asks.push(ask.id);
         }
         self.enqueue(ask, call, now);
     }
@@ -266,7 +281,13 @@ impl Scope {
     /// The call with this key waits here, but the store has a record of it: another replica has granted it meanwhile.
     pub(super) fn taken(&mut self, key: CallKey, now: FleetTime, fx: &mut Effects) {
         let Some(call) = self.by_key.get(&key).and_then(|id| self.calls.get(id)).cloned() else { return };
-        let Some(record) = self.records.get(&key) else { return };
+        let Some(record) = self.records.get(&key) else {
+            // It is the first with its key.
+            if let Some(call) = self.by_key.get(&key).and_then(|id| self.calls.get_mut(id)) {
+                call.is_read = true;
+            }
+            return;
+        };
         let answer = match meaning(record, &call.input, now) {
             // Knowing the record is enough: it will be overwritten.
             Met::Free => return fx.take_again(Input::Taken(key)),

@@ -191,6 +191,11 @@ pub struct Effects {
     pub events: Vec<Event>,
     /// What to count once the value is committed.
     pub events_on_commit: Vec<Event>,
+    /// Asks that are about to be refused although nobody has looked whether their key was granted before: to be taken again
+    /// with their records read.
+    pub unread: Vec<Input>,
+    /// Keys of calls that wait, whose records are to be read meanwhile; each is then told as [`Input::Taken`].
+    pub to_read: Vec<CallKey>,
     pub(super) undo: Vec<Undo>,
     /// Callers whose input changed the value: it is taken again when the commit is refused, so they must not hear before.
     bound: HashSet<ReplyId>,
@@ -203,6 +208,8 @@ pub(super) enum Undo {
     Ask(Box<Granted>),
     /// An input that changed the value is taken again.
     Input(Input),
+    /// Records that were written late wait again.
+    Pending(Vec<RecordChange>),
 }
 
 /// A call that was granted a slot.

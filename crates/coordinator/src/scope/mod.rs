@@ -2,12 +2,14 @@
 //! service, simulations and tests drive it in virtual time.
 
 mod again;
+mod alone;
 mod answer;
 mod ask;
 mod bounds;
 mod effects;
 mod estimate;
 mod input;
+mod late;
 mod lead;
 mod mode;
 mod organisations;
@@ -21,7 +23,7 @@ mod unread;
 mod used;
 mod view;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use paceline_core::decide::{self, Decision};
@@ -64,6 +66,8 @@ struct Call {
     would_deny: Option<paceline_core::denial::Denial>,
     /// Providers at which earlier attempts may have run.
     ran_at: Vec<String>,
+    /// Whether the store was asked for a record of its key.
+    is_read: bool,
 }
 
 /// One scope's coordinator.
@@ -90,6 +94,22 @@ pub struct Scope {
     is_draining: bool,
     /// Whether the value was put together from a memory and is not stored like that yet.
     is_unsaved: bool,
+    /// Whether the value was taken over since the last step: whoever waits is looked at anew.
+    is_adopted: bool,
+    /// Set while the store does not answer and this replica decides by itself.
+    alone: Option<paceline_core::alone::Alone>,
+    /// Records that were not written because the store did not answer.
+    pending: Vec<RecordChange>,
+    /// How many of them there may be before those that are over are dropped.
+    pending_sweep_at: usize,
+    /// Calls in line when this replica was left alone: those of closed groups are refused in the next step.
+    shut: Vec<AskId>,
+    /// Whether the records of asks are read while these wait or are granted, instead of before.
+    reads_late: bool,
+    /// Asks whose records are read first, late reading or not.
+    read_first: HashSet<ReplyId>,
+    /// Calls that came in this step and whose records nobody has read.
+    unread_asks: Vec<AskId>,
     /// Calls in flight that this replica granted, for its gauges.
     flights: [Holds; 3],
     /// What calls usually cost.
@@ -134,6 +154,14 @@ impl Scope {
             sequence: 0,
             is_draining: false,
             is_unsaved: false,
+            is_adopted: false,
+            alone: None,
+            pending: Vec::new(),
+            pending_sweep_at: 1_024,
+            shut: Vec::new(),
+            reads_late: false,
+            read_first: HashSet::new(),
+            unread_asks: Vec::new(),
             flights: Default::default(),
             usual: estimate::Usual::default(),
             unread: unread::Unread::default(),
@@ -163,6 +191,7 @@ impl Scope {
     /// Adopts the store's value: at first, or after another replica's commit. Cached records may be out of date then.
     pub fn adopt(&mut self, value: ScopeValue, now: FleetTime) {
         self.is_unsaved = false;
+        self.is_adopted = true;
         self.value = value;
         self.value.repair(now);
         self.records.clear();
@@ -174,6 +203,7 @@ impl Scope {
     /// would find a newer value. (Another replica may have taken a report of this lease.)
     pub fn missing_records(&self, input: &Input) -> Vec<CallKey> {
         let needed = match input {
+            Input::Ask(reply, ask) if self.reads_late => return self.needed_for(*reply, ask),
             Input::Ask(_, ask) | Input::Quote(_, ask) => {
                 return [ask.previous_key, Some(ask.key)].into_iter().chain(ask.families()).flatten().collect();
             }
@@ -199,6 +229,11 @@ impl Scope {
             }
             Kept::Family(family) => self.families.know(key, family),
         }
+    }
+
+    /// The store has no record under this key.
+    pub fn know_absent(&mut self, key: CallKey) {
+        self.families.know_none(key);
     }
 
     /// Holds nobody from now on: the replica is shutting down.
@@ -236,18 +271,21 @@ impl Scope {
         let mut fx = Effects::default();
         self.expire(now, &mut fx);
         // What was merged may have another floor or limit.
-        let mut recheck = std::mem::take(&mut self.is_unsaved);
-        fx.changed |= recheck;
+        fx.changed |= std::mem::take(&mut self.is_unsaved);
+        let mut recheck = std::mem::take(&mut self.is_adopted);
         for input in inputs {
             recheck |= self.take(input, now, rng, &mut fx);
         }
         self.let_through(now, &mut fx);
+        self.shut_out(now, &mut fx);
         let pass = decide::decide(&mut self.value, &mut self.queue, now, recheck, rng);
         for (ask, decision) in pass.decided {
             self.decided(ask, decision, now, &mut fx);
         }
         self.end_holds(now, &mut fx);
-        if fx.changed {
+        self.name_unread(&mut fx);
+        self.settle_alone(now, &mut fx);
+        if fx.changed && self.alone.is_none() {
             self.value.lineage.wrote(self.replica);
             self.take_lead(now);
         }
@@ -343,7 +381,9 @@ impl Scope {
                 self.line.sent(&self.value, &slot.charges, ask.class, now);
                 self.granted(ask, call, *slot, None, now, fx);
             }
+            Decision::Denied(..) if !call.is_read => fx.unread.push(Input::Ask(call.reply, call.input)),
             Decision::Denied(mut denial, delays) => {
+                self.explain_alone(&mut denial);
                 ask::explain_lowered(&mut denial, &call.input, ask.class);
                 let event = Event::Decided {
                     model: Arc::from(call.input.request.target.model.as_str()),
@@ -441,6 +481,7 @@ impl Scope {
             return Ok(plan.clone());
         }
         let plan = self.settings.plan(&Target { model: model.to_string(), ..self.target.clone() })?;
+        let plan = self.as_divided(plan);
         // Bounded: a worker may invent model names, and each would stay.
         if self.plans.len() >= 1_024 {
             self.plans.clear();

@@ -124,6 +124,7 @@ impl Scope {
             deadline: bounds.deadline,
             would_deny: None,
             ran_at: past.ran_at.clone(),
+            is_read: true,
         };
         let ask = self.line_up(input, plan, &policy, past, &bounds, now);
         self.let_pass(ask, call, mode, now, fx);

@@ -18,14 +18,21 @@ const MOST_KNOWN: usize = 10_000;
 
 /// The families that a replica has read or written; the store has them all.
 #[derive(Debug, Default)]
-pub(super) struct Families(HashMap<CallKey, Family>);
+pub(super) struct Families(HashMap<CallKey, Option<Family>>);
 
 impl Families {
     pub(super) fn know(&mut self, key: CallKey, family: Family) {
         if self.0.len() >= MOST_KNOWN {
             self.0.clear();
         }
-        self.0.insert(key, family);
+        self.0.insert(key, Some(family));
+    }
+
+    /// The store has none under this key.
+    pub(super) fn know_none(&mut self, key: CallKey) {
+        if self.0.len() < MOST_KNOWN {
+            self.0.entry(key).or_insert(None);
+        }
     }
 
     pub(super) fn knows(&self, key: &CallKey) -> bool {
@@ -37,7 +44,7 @@ impl Families {
     }
 
     fn get(&self, key: CallKey) -> Option<&Family> {
-        self.0.get(&key)
+        self.0.get(&key)?.as_ref()
     }
 }
 

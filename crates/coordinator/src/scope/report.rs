@@ -33,7 +33,8 @@ impl Scope {
         rng: &mut R,
         fx: &mut Effects,
     ) -> bool {
-        let record = input.key.and_then(|key| self.records.get(&key)).cloned();
+        let known = input.key.and_then(|key| self.records.get(&key)).cloned();
+        let record = known.or_else(|| self.record_as_told(&input));
         let refused = not_applied(&input, record.as_ref(), now);
         let (Some(wire), true) = (&input.lease, input.is_authentic) else {
             let answer = unread_answer(&input, NotApplied::LeaseUnknown);

@@ -28,12 +28,13 @@ impl Scope {
                     again.push(input);
                 }
                 Undo::Ask(granted) => self.back_in_line(*granted, &retaken, now),
+                Undo::Pending(changes) => self.pending.extend(changes),
             }
         }
         again
     }
 
-    fn back_in_line(&mut self, granted: Granted, retaken: &HashSet<ReplyId>, now: FleetTime) {
+    pub(super) fn back_in_line(&mut self, granted: Granted, retaken: &HashSet<ReplyId>, now: FleetTime) {
         let Granted { ask, call, hold_until, waited } = granted;
         self.move_flight(ask.class, Some(hold_until), None);
         if !retaken.contains(&call.reply) {
