@@ -45,7 +45,7 @@ impl Outage {
 }
 
 fn probe_gap(rng: &mut impl Rng) -> Duration {
-    PROBE_EVERY.to_duration().mul_f64(rng.random_range(0.8..1.2))
+    PROBE_EVERY.to_duration() * rng.random_range(80..120) / 100
 }
 
 impl<S: Store> Actor<S> {
