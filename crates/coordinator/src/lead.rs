@@ -42,6 +42,15 @@ impl LeadCell {
         seen.as_ref().is_some_and(|leader| leader.replica == replica && now < leader.until + KNOWN_FOR)
     }
 
+    /// The store does not answer, so nobody can tell whether another replica still leads: it is asked first all the same, because
+    /// it may reach the store.
+    pub(crate) fn keep(&self, now: FleetTime) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(leader) = seen.as_mut() {
+            leader.until = leader.until.max(now);
+        }
+    }
+
     pub(crate) fn lead(&self, replica: u32, now: FleetTime) -> Lead {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match seen.as_ref() {

@@ -100,7 +100,10 @@ impl<S: Store> Actor<S> {
                 state.wake_at = Some(now);
                 tracing::info!(scope = %self.key, after = ?since.elapsed(), "the store answers again");
             }
-            Err(error) => tracing::debug!(scope = %self.key, %error, "the store still does not answer"),
+            Err(error) => {
+                self.lead.keep(now);
+                tracing::debug!(scope = %self.key, %error, "the store still does not answer");
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Each of `among` replicas takes that part of refill, capacity and level. Levels begin cautiously: nobody knows what the others
 //! granted in the last moments. So all replicas together keep to the limit, and one that is cut off alone adds its part at most.
 
+use crate::bucket::BucketState;
 use crate::holds::Holds;
 use crate::merge::{begin_again, merge};
 use crate::plan::{BucketId, BucketPlan, GroupPlan, OurPart, Portion, Refill};
@@ -21,6 +22,8 @@ pub struct Alone {
     written: ScopeValue,
     /// The value of that moment: with what may have been written after that.
     base: ScopeValue,
+    /// What had been granted of each bucket when it was divided.
+    fired: Vec<(BucketId, i64)>,
     /// The expiry slot under which the others' part of free places is kept from us: no other hold ends then.
     kept_until: FleetTime,
 }
@@ -48,35 +51,40 @@ impl Alone {
         let among = among.max(1);
         // An instant that no slot ends at: those lie on whole seconds.
         let kept_until = FleetTime::from_micros((now + LONGEST_FLOOR).as_micros() / 1_000_000 * 1_000_000 + 1);
-        let alone = Self { since: now, among, written, base: value.clone(), kept_until };
+        let mut alone = Self { since: now, among, written, base: value.clone(), fired: Vec::new(), kept_until };
         value.leader = None;
-        if among == 1 {
-            return alone;
+        if among > 1 {
+            alone.divide(value, now);
         }
+        let fired = |bucket: &BucketState| (bucket.plan.id.clone(), bucket.fired);
+        alone.fired = value.buckets.iter().map(fired).collect();
+        alone
+    }
+
+    fn divide(&self, value: &mut ScopeValue, now: FleetTime) {
         for bucket in &mut value.buckets {
             if bucket.is_held() {
                 let free = bucket.level_at(now).unwrap_or(Milli::ZERO);
-                bucket.holds.take(kept_until, alone.of_others(free));
+                bucket.holds.take(self.kept_until, self.of_others(free));
                 continue;
             }
             if let Some(rate) = bucket.rate().filter(|_| bucket.started) {
                 if !bucket.is_windowed() {
                     bucket.level.advance(now.max(bucket.level.as_of), &rate);
                 }
-                bucket.level.amount -= alone.of_others(bucket.level.amount);
+                bucket.level.amount -= self.of_others(bucket.level.amount);
                 let used = bucket.fired.saturating_sub(bucket.fired_at_turn).max(0);
-                bucket.fired_at_turn = bucket.fired - used / i64::from(among);
+                bucket.fired_at_turn = bucket.fired - used / i64::from(self.among);
             }
-            bucket.plan.ours = part_of(&bucket.plan, among);
+            bucket.plan.ours = part_of(&bucket.plan, self.among);
             bucket.clamp_to_capacity();
         }
         for group in &mut value.groups {
             let free = group.ramp - group.flights.in_use(now);
-            let kept = alone.of_others(free).min(group.ramp - Milli::from_units(1));
+            let kept = self.of_others(free).min(group.ramp - Milli::from_units(1));
             group.ramp -= kept.at_least_zero();
         }
         begin_again(value, now);
-        alone
     }
 
     /// The others' part of an amount; of a debt nothing.
@@ -141,16 +149,19 @@ impl Alone {
         lost_at: FleetTime,
         now: FleetTime,
     ) -> Milli {
-        let fired =
-            |value: &ScopeValue| value.buckets.iter().find(|bucket| bucket.plan.id == *id).map_or(0, |bucket| bucket.fired);
-        let all = Milli::from_milli(fired(local).saturating_sub(fired(before))).at_least_zero();
+        let fired = |value: &ScopeValue| value.buckets.iter().find(|bucket| bucket.plan.id == *id).map(|bucket| bucket.fired);
+        let begun = self.fired.iter().find(|(known, _)| known == id).map_or(0, |(_, fired)| *fired);
+        let unclear = fired(&self.base).unwrap_or(0).saturating_sub(fired(before).unwrap_or(0));
+        let granted = fired(local).unwrap_or(0).saturating_sub(begun).saturating_add(unclear.max(0));
+        let all = Milli::from_milli(granted).at_least_zero();
         if lost_at <= self.since {
             return all;
         }
         let Some(bucket) = local.buckets.iter().find(|bucket| bucket.plan.id == *id) else { return all };
         let Some(rate) = bucket.rate() else { return all };
         // From then on it refilled so much here; what was there at the beginning is a second's worth.
-        all.min(rate.gained_in(now.since(lost_at) + Span::from_secs(1)).max(Milli::from_units(1)))
+        let refilled = rate.gained_in(now.since(lost_at) + Span::from_secs(1)).as_milli() / i64::from(self.among);
+        all.min(Milli::from_milli(refilled).max(Milli::from_units(1)))
     }
 }
 

@@ -15,6 +15,7 @@ mod away;
 mod fleets;
 mod lanes;
 mod laws;
+mod laws_alone;
 mod laws_answers;
 mod laws_lanes;
 mod laws_merge;
