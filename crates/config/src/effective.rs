@@ -23,7 +23,7 @@ impl Config {
             "mode": modes(self.mode.map_or_else(Modes::default, |written| written.value)),
             "providers": self.providers.iter().map(|(name, one)| (name.clone(), provider(one))).collect::<Map<_, _>>(),
             "retries": retries_with_defaults(&self.retries),
-            "store": "memory",
+            "store": self.store.to_string(),
             "tenants": self.tenants.iter().map(|(name, one)| (name.clone(), tenant(one))).collect::<Map<_, _>>(),
         })
     }

@@ -29,7 +29,7 @@ mod tree;
 pub use explain::{BucketOrigin, Explanation, Origin, SettingOrigin};
 pub use facts::{AliasFacts, Catalogue, GroupFacts, LimitFacts, MeterFacts, ProviderFacts};
 pub use identify::ResolveError;
-pub use model::{Config, Listen};
+pub use model::{Config, Listen, StoreAddress};
 pub use overrides::{Overrides, Scalar};
 pub use problem::{ConfigErrors, Pos, Problem};
 pub use quantity::Share;

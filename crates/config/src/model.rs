@@ -3,6 +3,7 @@
 //! Maps are sorted and lists that are sets are sorted too, so that the order of a file is gone once it is read.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use paceline_core::units::Span;
 use crate::glob::Glob;
 use crate::problem::Pos;
 use crate::quantity::Share;
+use crate::redact;
 
 /// The meter that counts calls in flight.
 pub(crate) const CONCURRENCY: &str = "concurrency";
@@ -37,6 +39,7 @@ pub struct Config {
     pub(crate) listen: Listen,
     /// How many replicas there are to be.
     pub(crate) expected_replicas: u32,
+    pub(crate) store: StoreAddress,
     /// What is done with calls where no nearer level says it.
     pub(crate) mode: Option<Written<Modes>>,
     pub(crate) classes: ClassSettings,
@@ -74,6 +77,37 @@ impl Default for Listen {
     }
 }
 
+/// Where the state lives. Prints without passwords.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct StoreAddress(Option<Arc<str>>);
+
+impl StoreAddress {
+    /// At an address, which the store reads.
+    pub(crate) fn at(text: &str) -> Self {
+        Self(Some(Arc::from(text)))
+    }
+
+    /// The address, with its password if it has one: for the store only; `None`: in the memory of the process.
+    pub fn reveal(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
+impl fmt::Display for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            None => f.write_str("memory"),
+            Some(text) => f.write_str(&redact::line(text)),
+        }
+    }
+}
+
+impl fmt::Debug for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreAddress({self})")
+    }
+}
+
 impl Default for Config {
     /// No file: loopback listeners, memory store, everything learned.
     fn default() -> Self {
@@ -82,6 +116,7 @@ impl Default for Config {
             text: Arc::from(""),
             listen: Listen::default(),
             expected_replicas: 1,
+            store: StoreAddress::default(),
             mode: None,
             classes: ClassSettings::default(),
             retries: RetrySettings::default(),
@@ -225,6 +260,11 @@ pub(crate) fn of_meter<'l>(limits: &'l [Limit], meter: &str) -> impl Iterator<It
 }
 
 impl Config {
+    /// Where the state lives.
+    pub fn store(&self) -> &StoreAddress {
+        &self.store
+    }
+
     /// Where the service listens, and where others reach it.
     pub fn listen(&self) -> &Listen {
         &self.listen

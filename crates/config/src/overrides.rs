@@ -1,10 +1,11 @@
 //! Flags and variables laid over the file: later wins, unknown variables are ignored.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::model::Config;
 use crate::problem::{ConfigErrors, Pos, Problems};
-use crate::read::{advertised, check_store, modes, replicas, socket_addr};
+use crate::read::{advertised, modes, replicas, socket_addr, store};
 use crate::tree::{Node, Value};
 
 /// A scalar of the configuration that a flag or a variable may set.
@@ -54,9 +55,16 @@ impl Scalar {
 }
 
 /// Scalars from flags and variables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     values: BTreeMap<Scalar, (String, &'static str)>,
+}
+
+impl fmt::Debug for Overrides {
+    /// Without values: an address of a store may hold a password (I-12).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.values.values().map(|(_, from)| from)).finish()
+    }
 }
 
 impl Overrides {
@@ -107,7 +115,11 @@ impl Config {
                         self.listen.advertise = Some(address);
                     }
                 }
-                Scalar::Store => check_store(&node, from, &mut found),
+                Scalar::Store => {
+                    if let Some(address) = store(&node, from, &mut found) {
+                        self.store = address;
+                    }
+                }
                 Scalar::Mode => {
                     if let Some(modes) = modes(&node, from, &mut found) {
                         self.mode = Some(modes);

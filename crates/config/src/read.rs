@@ -7,6 +7,7 @@ mod provider;
 mod retries;
 mod scalars;
 mod settings;
+mod store;
 mod tenants;
 
 use std::path::Path;
@@ -20,7 +21,8 @@ use crate::tree::{self, Node, Value};
 
 pub(crate) use fleet::{advertised, replicas};
 pub(crate) use modes::modes;
-pub(crate) use scalars::{check_store, socket_addr};
+pub(crate) use scalars::socket_addr;
+pub(crate) use store::store;
 
 /// The longest name of a provider, account or shared bucket, in bytes.
 const LONGEST_NAME: usize = 256;
@@ -86,7 +88,7 @@ fn top(root: &Node, config: &mut Config, problems: &mut Problems) {
         config.listen = listen(&entry.node, problems);
     }
     if let Some(entry) = fields.take("store") {
-        check_store(&entry.node, "store", problems);
+        config.store = store(&entry.node, "store", problems).unwrap_or_default();
     }
     if let Some(entry) = fields.take("mode") {
         config.mode = modes(&entry.node, "mode", problems);

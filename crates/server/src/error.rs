@@ -36,6 +36,9 @@ pub enum ServeError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The store's address is none.
+    #[error("--store, PACELINE_SERVE_STORE or `store:`: {0}")]
+    StoreAddress(#[from] paceline_store::UrlError),
     /// The store does not work.
     #[error("cannot start: {0}")]
     Store(#[from] CallError),

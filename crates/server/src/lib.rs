@@ -13,6 +13,7 @@ mod reached;
 mod recording;
 mod reload;
 mod server;
+mod store;
 mod upkeep;
 mod web;
 

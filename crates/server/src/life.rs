@@ -36,6 +36,12 @@ impl Life {
         self.phase.store(phase as u8, Ordering::SeqCst);
     }
 
+    /// From starting to ready; `false`: it was in another phase already.
+    pub(crate) fn begin(&self) -> bool {
+        let (from, to) = (Phase::Starting as u8, Phase::Ready as u8);
+        self.phase.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::SeqCst) {
             0 => Phase::Starting,
@@ -73,9 +79,10 @@ mod tests {
     fn a_life_goes_from_start_to_drain_and_its_heart_beats() {
         let life = Life::new();
         assert_eq!(life.phase(), Phase::Starting);
-        life.enter(Phase::Ready);
+        assert!(life.begin() && !life.begin());
         assert_eq!(life.phase(), Phase::Ready);
         life.enter(Phase::Draining);
+        assert!(!life.begin());
         assert_eq!(life.phase(), Phase::Draining);
         life.beat();
         assert!(life.heartbeat().1);

@@ -132,6 +132,12 @@ impl<S: Store> Reloader<S> {
                 "the addresses to listen on changed, and that needs a restart; until then the old ones hold"
             );
         }
+        if config.store() != before.config().store() {
+            tracing::warn!(
+                store = %config.store(), still = %before.config().store(),
+                "the store changed, and that needs a restart; until then the old one holds"
+            );
+        }
         let next = InForce::new(config);
         if next.hash == before.hash {
             return Reloaded::Unchanged;

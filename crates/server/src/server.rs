@@ -29,7 +29,7 @@ use crate::life::{Life, Phase};
 use crate::reached::Sharing;
 use crate::recording::{Finish, Record, Recording};
 use crate::reload::{InForce, Reloader, load};
-use crate::{listener, reached, upkeep, web};
+use crate::{listener, reached, store, upkeep, web};
 
 /// How long callers get to take their answers when the service stops.
 pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// Flags and variables, laid over the file each time it is read.
     pub overrides: Overrides,
-    /// Where the state lives; `None`: a new store in memory.
+    /// Where the state lives; `None`: where the configuration says.
     pub store: Option<AnyStore>,
     /// Where to record what became of each call; `None`: nowhere.
     pub record: Option<Record>,
@@ -92,12 +92,16 @@ impl Server {
         let telemetry = Telemetry::new(TelemetryOptions { version: env!("CARGO_PKG_VERSION"), ..TelemetryOptions::default() })?;
         let in_force = InForce::new(config);
         telemetry.set_config_hash(in_force.hash());
-        let sharing = sharing(options.store.as_ref());
+        let was_given = options.store.is_some();
+        let store = match options.store {
+            Some(store) => store,
+            None => store::open(in_force.config().store(), &telemetry)?,
+        };
+        let sharing = sharing(&store, was_given);
         let address = reached::address(&listen, grpc_addr, sharing);
         if let Some(warning) = reached::warning(in_force.config(), address.as_deref(), sharing) {
             tracing::warn!("{warning}");
         }
-        let store = options.store.unwrap_or_else(AnyStore::memory);
         let (trace, recording) = match options.record.as_ref().map(Recording::start).transpose()? {
             Some((recording, finish)) => (Some(Arc::new(recording) as Arc<dyn Trace>), Some(finish)),
             None => (None, None),
@@ -149,6 +153,11 @@ impl Server {
         self.http_addr
     }
 
+    /// Where the state lives, without secrets.
+    pub fn store(&self) -> String {
+        self.store.describe()
+    }
+
     /// Reloads the configuration on demand.
     pub fn reloader(&self) -> Reloader<AnyStore> {
         self.reloader.clone()
@@ -165,15 +174,20 @@ impl Server {
         match &self.store {
             AnyStore::Memory(store) => {
                 upkeep.spawn(upkeep::sweep(store.clone()));
+                // Ready before anybody can ask: who was told our addresses need not come twice.
+                become_ready(self.life.clone(), self.health.clone()).await;
             }
-            AnyStore::Redis(_) => {}
+            AnyStore::Redis(_) => {
+                let (store, life, health) = (self.store.clone(), self.life.clone(), self.health.clone());
+                upkeep.spawn(async move {
+                    store::first_contact(&store).await;
+                    become_ready(life, health).await;
+                });
+            }
         }
         upkeep.spawn(upkeep::refresh_keys(self.coordinator.clone()));
         upkeep.spawn(self.reloader.clone().watch());
 
-        // Ready before anybody can ask: who was told our addresses need not come twice.
-        self.life.enter(Phase::Ready);
-        announce(&self.health, ServingStatus::Serving).await;
         let (stop_sender, stopping) = watch::channel(false);
         let mut grpc = JoinSet::new();
         listener::serve_grpc(self.grpc, &self.routes, &stopping, &mut grpc);
@@ -242,11 +256,21 @@ fn routes<S: paceline_store::Store>(
 }
 
 /// Whether others use the store too.
-fn sharing(given: Option<&AnyStore>) -> Sharing {
-    match given {
-        None => Sharing::Own,
-        Some(store) if store.is_in_memory() => Sharing::MaybeShared,
-        Some(_) => Sharing::Shared,
+fn sharing(store: &AnyStore, was_given: bool) -> Sharing {
+    match (store.is_in_memory(), was_given) {
+        (false, _) => Sharing::Shared,
+        (true, true) => Sharing::MaybeShared,
+        (true, false) => Sharing::Own,
+    }
+}
+
+/// Tells everybody that calls are taken, unless the service is on its way out already.
+async fn become_ready(life: Arc<Life>, health: HealthReporter) {
+    if life.begin() {
+        announce(&health, ServingStatus::Serving).await;
+    }
+    if life.phase() == Phase::Draining {
+        announce(&health, ServingStatus::NotServing).await;
     }
 }
 

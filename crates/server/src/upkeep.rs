@@ -12,8 +12,9 @@ use crate::life::{BEAT, Life};
 
 /// How often the memory store is swept; commits sweep a little in passing, this is for what nobody touches any more.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// How often token keys are fetched: they rotate daily, and two older ones are accepted.
-const KEYS_EVERY: Duration = Duration::from_secs(3_600);
+/// How often token keys are fetched: a new one is known to the store a minute before it signs, and one of a replica that was
+/// alone must be known to the others soon after.
+const KEYS_EVERY: Duration = Duration::from_secs(5);
 
 /// Beats as long as the loop turns.
 pub(crate) async fn beat(life: Arc<Life>) {

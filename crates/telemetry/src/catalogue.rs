@@ -9,6 +9,7 @@ use crate::labels::{AcquireOutcome, UnitsKind};
 use crate::series::{
     MAX_BUCKETS_PER_SCOPE, MAX_HEADERS, MAX_METERS_PER_SCOPE, MAX_PROVIDERS, MAX_REASONS_PER_SCOPE, MAX_REPORTS_PER_PROVIDER,
 };
+use crate::store::{CLOCK_STEPS, STORE_ERRORS, STORE_SECONDS};
 
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -472,7 +473,7 @@ pub const ACCOUNT_MIXED: Metric = Metric {
 };
 
 /// Every metric, in the order of the reference.
-pub const CATALOGUE: [&Metric; 35] = [
+pub const CATALOGUE: [&Metric; 38] = [
     &DELAY_SECONDS,
     &WAIT_SECONDS,
     &OLDEST_WAIT_SECONDS,
@@ -501,7 +502,10 @@ pub const CATALOGUE: [&Metric; 35] = [
     &REPLICAS_LIVE,
     &SCOPES_LED,
     &DEGRADED,
+    &STORE_SECONDS,
+    &STORE_ERRORS,
     &STORE_CONFLICTS,
+    &CLOCK_STEPS,
     &STATE_REPAIRED,
     &STATE_MERGED,
     &CONFIG_RELOADS,
@@ -511,7 +515,7 @@ pub const CATALOGUE: [&Metric; 35] = [
 ];
 
 /// What each label means; `{sources}` in a text stands for the list of sources.
-pub const LABELS: [(&str, &str); 19] = [
+pub const LABELS: [(&str, &str); 20] = [
     ("account", "Whose quota: the name workers send, never a key."),
     (
         "bucket",
@@ -521,10 +525,11 @@ pub const LABELS: [(&str, &str); 19] = [
     ("header", "A header's name in lower case, never its value; `other` beyond 200 names."),
     (
         "kind",
-        "Of units: `first` or `retry` by the attempt that used them; `overrun`: the part of either that its reservation did not cover. Of limits: `configured`, `learned`, `effective`.",
+        "Of units: `first` or `retry` by the attempt that used them; `overrun`: the part of either that its reservation did not cover. Of limits: `configured`, `learned`, `effective`. Of errors: what was wrong, `timeout`, `connection`, `read_only`, `loading`, `cluster_down`, `full`, `denied`, `corrupt`, `protocol`, `other`.",
     ),
     ("meter", "What is counted: `requests`, `tokens`, `images`, ...; `other` beyond eight of a scope."),
     ("mode", "What is done with a call: `enforce`, `shadow` or `off`."),
+    ("op", "What was asked of Redis: `load` a value, `records` of calls, `commit`, or `meta`: time, token keys, replicas."),
     ("model", "What the provider meters apart: a model, a deployment, a resource; may be empty."),
     (
         "outcome",

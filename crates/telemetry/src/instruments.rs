@@ -16,6 +16,7 @@ use crate::catalogue::{self, CATALOGUE, Kind, Metric};
 use crate::fleet::Fleet;
 use crate::load::Observed;
 use crate::series::label;
+use crate::store;
 
 /// One instrument per metric that events are recorded in; gauges are read by callbacks.
 #[derive(Debug)]
@@ -30,7 +31,10 @@ pub(crate) struct Instruments {
     pub(crate) leases_expired: Counter<u64>,
     pub(crate) late_uses: Counter<u64>,
     pub(crate) order_lost: Counter<u64>,
+    pub(crate) store_seconds: Histogram<f64>,
+    pub(crate) store_errors: Counter<u64>,
     pub(crate) store_conflicts: Counter<u64>,
+    pub(crate) clock_steps: Counter<u64>,
     pub(crate) state_repaired: Counter<u64>,
     pub(crate) state_merged: Counter<u64>,
     pub(crate) config_reloads: Counter<u64>,
@@ -55,6 +59,9 @@ impl Instruments {
             leases_expired: counter(meter, &catalogue::LEASES_EXPIRED),
             late_uses: counter(meter, &catalogue::LATE_USES),
             order_lost: counter(meter, &catalogue::ORDER_LOST),
+            store_seconds: histogram(meter, &store::STORE_SECONDS),
+            store_errors: counter(meter, &store::STORE_ERRORS),
+            clock_steps: counter(meter, &store::CLOCK_STEPS),
             store_conflicts: counter(meter, &catalogue::STORE_CONFLICTS),
             state_repaired: counter(meter, &catalogue::STATE_REPAIRED),
             state_merged: counter(meter, &catalogue::STATE_MERGED),

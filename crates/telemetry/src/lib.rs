@@ -26,6 +26,7 @@ mod load;
 mod logging;
 mod series;
 mod shadow;
+mod store;
 mod telemetry;
 
 pub use buckets::InBucket;

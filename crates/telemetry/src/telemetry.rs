@@ -68,6 +68,10 @@ pub struct ScopeLabels {
 }
 
 impl Telemetry {
+    pub(crate) fn instruments(&self) -> &Instruments {
+        &self.0.instruments
+    }
+
     /// Sets up the registry and every instrument.
     ///
     /// # Errors

@@ -96,6 +96,9 @@ fn one_of_each(telemetry: &Telemetry) {
         Fleet { scopes: vec![scope(true, false), scope(true, true)], replicas: 3, is_config_stale: true }
     });
     telemetry.store_conflict();
+    telemetry.store_answered("commit", 0.001);
+    telemetry.store_failed("timeout", 1);
+    telemetry.clock_stepped(1);
     telemetry.state_repaired(3);
     telemetry.state_merged(StateLoss::RolledBack);
     telemetry.config_reload(ReloadResult::Refused);

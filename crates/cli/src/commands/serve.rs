@@ -22,6 +22,9 @@ Examples:
   # Next to live traffic: every call goes at once, and what would have been is counted
   paceline serve --mode shadow
 
+  # Several replicas that share their state
+  paceline serve --store redis://redis:6379
+
   # Keep what becomes of each call, to try another configuration with it: paceline simulate --trace
   paceline serve --record calls.jsonl
 
@@ -52,7 +55,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N")]
     expected_replicas: Option<String>,
 
-    /// Where the state lives; this version has `memory` [default: memory].
+    /// Where the state lives: `memory`, or the address of Redis or Valkey, for a fleet [default: memory].
+    /// redis://HOST:6379, rediss:// (TLS), unix:///PATH, redis+cluster://A,B,C, redis+sentinel://A,B,C/NAME; passwords rather in
+    /// `?password_file=FILE` or the variable PACELINE_SERVE_STORE than here, where every process of this machine sees them.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
@@ -115,7 +120,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), ServeFailure> {
     print(&format!("listening grpc={grpc} http={http}\n"))?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        store = "memory",
+        store = %server.store(),
         "serving {}; try `paceline status --addr {grpc}` or open http://{http}/",
         if has_file { "with your configuration" } else { "without a configuration file: limits are learned" },
     );

@@ -161,18 +161,3 @@ pub(crate) fn socket_addr(node: &Node, path: &str, problems: &mut Problems) -> O
     problems.add(Problem::at(node.pos, path, format!("{shown} is not an address to listen on")).help(help));
     None
 }
-
-/// `memory` is the only store of this version.
-pub(crate) fn check_store(node: &Node, path: &str, problems: &mut Problems) {
-    let text = node.scalar().unwrap_or_default();
-    let scheme = text.split("://").next().unwrap_or_default();
-    let message = match scheme {
-        "memory" if text == "memory" => return,
-        "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => {
-            format!("`store: {scheme}://...` is known, but not available in this version")
-        }
-        _ if text.is_empty() => format!("{} where a store is due", node.kind()),
-        _ => format!("`{}` is not a store", redact::line(&text)),
-    };
-    problems.add(Problem::at(node.pos, path, message).help("write `store: memory`: the state lives in this one process"));
-}

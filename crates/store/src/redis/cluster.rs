@@ -112,6 +112,11 @@ impl Cluster {
         })
     }
 
+    /// Any connection that is there.
+    pub(super) fn any_link(&self) -> Option<Arc<Link>> {
+        self.map.load().nodes.iter().find_map(|node| node.any_link())
+    }
+
     /// A server that another one named.
     pub(super) fn elsewhere(&self, slot: u16, endpoint: Endpoint, for_good: bool) -> Arc<Node> {
         let node = self.known(endpoint);

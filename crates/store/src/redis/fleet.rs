@@ -23,6 +23,8 @@ use crate::token::TokenKeys;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// And when something does not fit.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How long a replica that needs its keys waits for the store before it makes one of its own.
+const FIRST_CONTACT: Duration = Duration::from_secs(2);
 /// A retry of a swap that another replica was faster at.
 const MOST_SWAPS: usize = 5;
 
@@ -78,12 +80,14 @@ impl Fleet {
     /// The token keys, as all replicas know them; when the store is away, those that were known last, or else one of this
     /// replica's own that the others learn of as soon as it is back.
     pub(super) async fn token_keys(&self) -> TokenKeys {
-        // Whatever came of it: the ring below is what there is.
+        let mut contact = self.contact();
+        // Who has just started has no connection yet. Whatever comes of either: the ring below is what there is.
+        let _ = timeout(FIRST_CONTACT, contact.wait_for(|contacted| *contacted)).await;
         let _ = self.look(None).await;
         let now = self.time();
         let mut ring = lock(&self.ring);
         if ring.keys(now).is_none() {
-            *ring = std::mem::take(&mut *ring).rotated(now);
+            *ring = Ring::of_one_alone(now);
         }
         ring.keys(now).unwrap_or_else(|| TokenKeys::new(crate::token::TokenKey::random()))
     }
@@ -208,8 +212,8 @@ pub(super) async fn tend(fleet: Weak<Fleet>) {
         let Some(alive) = fleet.upgrade() else { return };
         let common = alive.courier.common.clone();
         let opened = common.opened.notified();
-        // It counts and logs what goes wrong.
-        let answered = alive.look(None).await.is_ok();
+        // Without a connection there is nothing to ask; who opens connections counts and logs that.
+        let answered = alive.courier.routes.place(alive.route).is_ok() && alive.look(None).await.is_ok();
         let doubts = alive.looks.load(Ordering::Relaxed) > 0;
         let contacted = *alive.contact.borrow();
         drop(alive);

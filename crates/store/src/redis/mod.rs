@@ -10,6 +10,7 @@ mod connect;
 mod endpoint;
 mod errors;
 mod fleet;
+mod inspect;
 mod keys;
 mod lane;
 mod link;
@@ -82,6 +83,14 @@ impl RedisStore {
     /// Becomes true when the server has answered for the first time, and stays so.
     pub fn contact(&self) -> watch::Receiver<bool> {
         self.fleet.contact()
+    }
+
+    /// What whoever runs the server should know: settings under which it loses our state, in sentences. Empty when all is well,
+    /// or when the server may not be asked.
+    pub async fn warnings(&self) -> Vec<String> {
+        let Some(link) = self.courier.routes.any_link() else { return Vec::new() };
+        let settings = inspect::Settings::read(&link).await;
+        settings.findings().iter().map(ToString::to_string).collect()
     }
 
     /// What is there, or nothing in place of what cannot be ours.

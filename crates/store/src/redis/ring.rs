@@ -25,6 +25,11 @@ struct Entry {
 }
 
 impl Ring {
+    /// A key of a replica that reaches nobody. It signs until others are known: those began later.
+    pub(super) fn of_one_alone(now: FleetTime) -> Self {
+        Self(vec![Entry { key: TokenKey::random(), signs_from: now - ROTATE_AFTER }])
+    }
+
     /// What is stored; what cannot be read is left out.
     pub(super) fn decode(bytes: &[u8]) -> Self {
         let wire = RingWire::decode(bytes).unwrap_or_default();
@@ -147,6 +152,16 @@ mod tests {
         assert_eq!(both.keys(at).unwrap().current, fresh.keys(at).unwrap().current);
         assert_eq!(both.0.len(), 3);
         assert_eq!(Ring::decode(&both.encode()), both);
+    }
+
+    #[test]
+    fn a_key_of_one_who_was_alone_is_known_but_does_not_sign_for_the_others() {
+        let fleet = Ring::default().rotated(NOW);
+        let alone = Ring::of_one_alone(NOW + HOUR);
+        let key = alone.keys(NOW + HOUR).unwrap().current;
+        let both = fleet.clone().merged(alone, NOW + HOUR).keys(NOW + HOUR).unwrap();
+        assert_eq!(both.current, fleet.keys(NOW).unwrap().current);
+        assert_eq!(both.find(key.id), Some(&key));
     }
 
     #[test]

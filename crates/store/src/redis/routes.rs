@@ -99,6 +99,14 @@ impl Routes {
         }
     }
 
+    /// Any connection that is there.
+    pub(super) fn any_link(&self) -> Option<Arc<Link>> {
+        match self {
+            Self::One(node) => node.any_link(),
+            Self::Cluster(cluster) => cluster.any_link(),
+        }
+    }
+
     /// The connection for a request, as things are now.
     ///
     /// # Errors
