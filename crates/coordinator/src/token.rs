@@ -20,6 +20,8 @@ pub enum Kind {
     Lease = 1,
     /// A place in line.
     Ticket = 2,
+    /// A replica that proves itself to another one.
+    Peer = 3,
 }
 
 /// The key that signs, and older ones that are still accepted; replaced when the store's keys rotate.

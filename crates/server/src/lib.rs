@@ -9,7 +9,11 @@ mod error;
 mod grpc;
 mod life;
 mod listener;
+<<<<<<< HEAD
 mod reached;
+=======
+mod peers;
+>>>>>>> 480070d (Calls are sent on to the replica that leads, and decided here when it does not answer)
 mod recording;
 mod reload;
 mod server;

@@ -5,7 +5,7 @@ use paceline_core::mode::Mode;
 use paceline_core::plan::Class;
 use paceline_core::signal::Source;
 
-use crate::labels::{AcquireOutcome, UnitsKind};
+use crate::labels::{AcquireOutcome, Forwarded, UnitsKind};
 use crate::series::{
     MAX_BUCKETS_PER_SCOPE, MAX_HEADERS, MAX_METERS_PER_SCOPE, MAX_PROVIDERS, MAX_REASONS_PER_SCOPE, MAX_REPORTS_PER_PROVIDER,
 };
@@ -273,6 +273,17 @@ pub const CONFIG_STALE: Metric = Metric {
     series: SeriesBound::InAll(1),
 };
 
+/// Calls sent on to the replica that leads.
+pub const FORWARDED: Metric = Metric {
+    name: "paceline_forwarded_total",
+    kind: Kind::Counter,
+    unit: "{call}",
+    labels: &["outcome"],
+    help: "Calls sent on to the replica that leads their scope, by what became of them; those without an answer are decided here.",
+    question: "Do replicas answer each other?",
+    series: SeriesBound::InAll(Forwarded::ALL.len()),
+};
+
 /// Swaps lost to another replica.
 pub const STORE_CONFLICTS: Metric = Metric {
     name: "paceline_store_conflicts_total",
@@ -473,7 +484,7 @@ pub const ACCOUNT_MIXED: Metric = Metric {
 };
 
 /// Every metric, in the order of the reference.
-pub const CATALOGUE: [&Metric; 38] = [
+pub const CATALOGUE: [&Metric; 39] = [
     &DELAY_SECONDS,
     &WAIT_SECONDS,
     &OLDEST_WAIT_SECONDS,
@@ -498,6 +509,7 @@ pub const CATALOGUE: [&Metric; 38] = [
     &SHADOW_WAIT_SECONDS,
     &SHADOW_WOULD_DENY,
     &SHADOW_PREVENTED,
+    &FORWARDED,
     &ORDER_LOST,
     &REPLICAS_LIVE,
     &SCOPES_LED,
@@ -533,7 +545,7 @@ pub const LABELS: [(&str, &str); 20] = [
     ("model", "What the provider meters apart: a model, a deployment, a resource; may be empty."),
     (
         "outcome",
-        "Of an ask: `granted`, `queued`, `denied`, `cancelled` (the caller went away). Of a report: `response`, `running`, `timeout`, `connection_failed`, `abandoned`.",
+        "Of an ask: `granted`, `queued`, `denied`, `cancelled` (the caller went away). Of a report: `response`, `running`, `timeout`, `connection_failed`, `abandoned`. Of a call sent on to another replica: `answered`, `unanswered` (not within 200 ms), `broken` (not reached, or the connection ended).",
     ),
     ("priority", "`interactive`, `normal` or `batch`."),
     ("provider", "A name from the catalogue or the configuration; `other` beyond 64 of them."),

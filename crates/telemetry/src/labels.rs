@@ -84,6 +84,31 @@ impl ReportOutcome {
     }
 }
 
+/// What became of a call that was sent on to another replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Forwarded {
+    /// It was answered there.
+    Answered,
+    /// There was no answer in time.
+    Unanswered,
+    /// The replica could not be reached, or the connection ended.
+    Broken,
+}
+
+impl Forwarded {
+    /// Every outcome, in order.
+    pub const ALL: [Self; 3] = [Self::Answered, Self::Unanswered, Self::Broken];
+
+    /// The label's value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Unanswered => "unanswered",
+            Self::Broken => "broken",
+        }
+    }
+}
+
 /// What became of a changed configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReloadResult {

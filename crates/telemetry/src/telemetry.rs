@@ -13,7 +13,7 @@ use crate::Error;
 use crate::buckets::InBucket;
 use crate::fleet::Fleet;
 use crate::instruments::{self, Instruments};
-use crate::labels::{AcquireOutcome, ReloadResult, ReportOutcome, StateLoss, Status, UnitsKind};
+use crate::labels::{AcquireOutcome, Forwarded, ReloadResult, ReportOutcome, StateLoss, Status, UnitsKind};
 use crate::load::{InMode, Load, Observed};
 use crate::series::{Bounded, MAX_HEADERS, MAX_PROVIDERS, OTHER, ProviderSeries, ScopeSeries, label};
 
@@ -50,6 +50,7 @@ struct Inner {
     providers: Bounded<Box<str>, Arc<ProviderSeries>>,
     other_providers: OnceLock<Arc<ProviderSeries>>,
     headers: Bounded<String, BoundCounter<u64>>,
+    forwarded: [BoundCounter<u64>; 3],
     store_conflicts: BoundCounter<u64>,
     state_repaired: BoundCounter<u64>,
     state_merged: [BoundCounter<u64>; 3],
@@ -89,6 +90,7 @@ impl Telemetry {
             counter.add(0);
             counter
         };
+        let forwarded = Forwarded::ALL.map(|outcome| zero(instruments.forwarded.bind(&[label("outcome", outcome.name())])));
         let store_conflicts = zero(instruments.store_conflicts.bind(&[]));
         let state_repaired = zero(instruments.state_repaired.bind(&[]));
         let state_merged = StateLoss::ALL.map(|why| zero(instruments.state_merged.bind(&[label("why", why.name())])));
@@ -101,6 +103,7 @@ impl Telemetry {
             providers: Bounded::new(MAX_PROVIDERS),
             other_providers: OnceLock::new(),
             headers: Bounded::new(MAX_HEADERS),
+            forwarded,
             store_conflicts,
             state_repaired,
             state_merged,
@@ -220,6 +223,16 @@ impl Telemetry {
     /// Counts a call whose place in line could not be kept, or whose order against other replicas' calls is not known.
     pub fn order_lost(&self, scope: &ScopeLabels) {
         scope.provider.order_lost.add(1);
+    }
+
+    /// Counts a call that was sent on to another replica.
+    pub fn forwarded(&self, outcome: Forwarded) {
+        let [answered, unanswered, broken] = &self.0.forwarded;
+        match outcome {
+            Forwarded::Answered => answered.add(1),
+            Forwarded::Unanswered => unanswered.add(1),
+            Forwarded::Broken => broken.add(1),
+        }
     }
 
     /// Counts a commit that another replica's had overtaken.

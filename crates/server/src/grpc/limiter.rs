@@ -52,6 +52,7 @@ impl<S: Store> RateLimiter for Limiter<S> {
     }
 
     async fn session(&self, request: Request<Streaming<v1::SessionRequest>>) -> Result<Response<Answers>, Status> {
-        Ok(Response::new(session::open(self.0.clone(), Caller::default(), request.into_inner())))
+        let caller = Caller { is_sent_on: self.0.is_peer(request.metadata()).await?, ..Caller::default() };
+        Ok(Response::new(session::open(self.0.clone(), caller, request.into_inner())))
     }
 }

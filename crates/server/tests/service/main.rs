@@ -6,6 +6,7 @@ mod admin;
 mod bad_input;
 mod batches;
 mod calls;
+mod fleet;
 mod learned;
 mod leaving;
 mod pages;

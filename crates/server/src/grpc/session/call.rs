@@ -1,6 +1,6 @@
 //! One call of a stream, from its message to its last answer.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use paceline_core::units::{LONGEST_FLOOR, Span};
@@ -10,11 +10,12 @@ use paceline_proto::v1::session_request::Call;
 use paceline_proto::v1::session_response::Answer;
 use paceline_store::Store;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 use tonic::{Code, Status};
 
 use super::answers::Outbox;
 use super::renewals::Lease;
-use crate::grpc::desk::{Caller, Desk, Held};
+use crate::grpc::desk::{ARRIVED_AFTER, Caller, Desk, Held};
 use crate::grpc::status;
 
 /// A call that is under way.
@@ -45,6 +46,7 @@ pub(super) async fn run<S: Store>(
     let lease = touched(&call);
     let work = async {
         match call {
+            Call::Acquire(ask) if caller.is_sent_on => sent_on(&desk, &caller, &outbox, id, ask).await.map(Answer::Acquire),
             Call::Acquire(ask) => acquire(&desk, &caller, &outbox, id, ask).await.map(Answer::Acquire),
             Call::Report(report) => self::report(&desk, &caller, &outbox, id, report).await,
             Call::Release(release) => desk.release(&caller, release).await.map(Answer::Release),
@@ -90,6 +92,27 @@ async fn acquire<S: Store>(
     // In line again before the caller has read that it waits.
     let (answer, ()) =
         tokio::join!(desk.acquire(caller, waiting, AS_LONG_AS_IT_LIVES), tell(outbox, id, Answer::Acquire(first)));
+    answer
+}
+
+/// An ask that another replica sent on: it has its place already, and is held as long as it says. Where that takes a while, the
+/// other one is told that it has arrived: a Queued without a ticket.
+async fn sent_on<S: Store>(
+    desk: &Desk<S>,
+    caller: &Caller,
+    outbox: &Outbox,
+    id: u64,
+    ask: v1::AcquireRequest,
+) -> Result<v1::AcquireResponse, Status> {
+    let mut decided = pin!(desk.acquire(caller, ask, Held::AsAsked(LONGEST_FLOOR)));
+    tokio::select! {
+        biased;
+        answer = &mut decided => return answer,
+        () = sleep(ARRIVED_AFTER) => {}
+    }
+    let arrived =
+        v1::AcquireResponse { outcome: Some(Outcome::Queued(v1::Queued::default())), ..v1::AcquireResponse::default() };
+    let (answer, ()) = tokio::join!(decided, tell(outbox, id, Answer::Acquire(arrived)));
     answer
 }
 

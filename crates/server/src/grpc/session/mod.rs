@@ -38,6 +38,8 @@ use crate::listener::stopped;
 const MOST_STALL: Duration = Duration::from_secs(30);
 /// How long calls that wait get for their tickets when the service leaves.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+/// The most calls that another replica has waiting here: as many as a replica holds.
+const MOST_PEER_CALLS: usize = 100_000;
 /// Leases that are renewed at a time.
 const MOST_RENEWALS: usize = 64;
 
@@ -115,9 +117,18 @@ impl<S: Store> Session<S> {
                 format!("call: is not set in the message with correlation_id {id}; say acquire, report, release or cancel");
             return Err(End::With(status::invalid("call", said)));
         };
-        if message.forwarded.is_some() {
-            return self.refuse(id, &status::invalid("forwarded", "is said between replicas only; leave it out")).await;
-        }
+        let caller = match message.forwarded {
+            Some(v1::Forwarded { identity }) if self.caller.is_sent_on => Caller { identity, ..self.caller.clone() },
+            None if !self.caller.is_sent_on => self.caller.clone(),
+            Some(_) => {
+                return self.refuse(id, &status::invalid("forwarded", "is said between replicas only; leave it out")).await;
+            }
+            None => {
+                return self
+                    .refuse(id, &status::invalid("forwarded", "is not set; another replica says whom a call is from"))
+                    .await;
+            }
+        };
         if matches!(call, Call::Cancel(_)) {
             // One that has had its last answer is not answered again.
             if let Some(cancel) = self.calls.get_mut(&id).and_then(Option::take) {
@@ -125,10 +136,9 @@ impl<S: Store> Session<S> {
             }
             return Ok(());
         }
-        if self.calls.len() >= MOST_SESSION_CALLS {
-            let said = format!(
-                "{MOST_SESSION_CALLS} calls of this stream wait for their last answer; no more are taken until some have it"
-            );
+        let most = if caller.is_sent_on { MOST_PEER_CALLS } else { MOST_SESSION_CALLS };
+        if self.calls.len() >= most {
+            let said = format!("{most} calls of this stream wait for their last answer; no more are taken until some have it");
             return self.refuse(id, &status::too_many(said)).await;
         }
         let Entry::Vacant(free) = self.calls.entry(id) else {
@@ -138,14 +148,7 @@ impl<S: Store> Session<S> {
         let (cancel, cancelled) = oneshot::channel();
         free.insert(Some(cancel));
         // It does not yield before it stands in line: else those behind it would stand before it.
-        self.running.push(Box::pin(unconstrained(run(
-            self.desk.clone(),
-            self.caller.clone(),
-            self.outbox.clone(),
-            id,
-            call,
-            cancelled,
-        ))));
+        self.running.push(Box::pin(unconstrained(run(self.desk.clone(), caller, self.outbox.clone(), id, call, cancelled))));
         Ok(())
     }
 
@@ -154,7 +157,10 @@ impl<S: Store> Session<S> {
         match ended {
             Ended::Call { id, answer, lease } => {
                 self.calls.remove(&id);
-                self.renewals.note(lease, &answer, Instant::now());
+                // Another replica renews what its callers hold.
+                if !self.caller.is_sent_on {
+                    self.renewals.note(lease, &answer, Instant::now());
+                }
                 self.tell(id, *answer).await
             }
             Ended::Renewed { lease_id, ttl } => {

@@ -1,6 +1,7 @@
 //! A service in this process with a clock of its own, its clients, and the messages they send.
 
 mod files;
+pub(crate) mod fleet;
 mod messages;
 pub(crate) mod stream;
 

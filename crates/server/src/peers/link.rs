@@ -1,0 +1,207 @@
+//! A replica that calls are sent on to: connected when the first one goes there, and not waited for when it does not answer.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use paceline_proto::v1;
+use paceline_proto::v1::session_request::Call as Said;
+use paceline_proto::v1::session_response::Answer;
+use paceline_telemetry::{Forwarded, Telemetry};
+use tokio::time::{Instant, timeout_at};
+use tonic::Status;
+
+use super::health::Health;
+use super::wire::{Call, Wire, is_last_to_ask};
+
+/// Within this time a call must have arrived there (algorithm: decide alone after 200 ms).
+pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_millis(200);
+/// An answer at the end of a hold may take this much longer.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Makes the proof that a Session begins with.
+pub(super) type Prove = Box<dyn Fn() -> Vec<u8> + Send + Sync>;
+
+/// The way to one replica.
+pub(crate) struct Link {
+    address: Arc<str>,
+    prove: Prove,
+    telemetry: Telemetry,
+    health: Mutex<Health>,
+    // Held while a Session is opened: those who come meanwhile wait for the same one.
+    wire: tokio::sync::Mutex<Option<Arc<Wire>>>,
+    used_at: Mutex<Instant>,
+}
+
+/// What became of a call that was sent on.
+pub(crate) enum Sent<A> {
+    /// It was answered there, with an answer or an error.
+    Answered(Result<A, Status>),
+    /// It was not: to be decided here.
+    Not(NotThere),
+}
+
+/// A call that may still be under way there while it is decided here. It ends there when this is dropped.
+#[derive(Default)]
+pub(crate) struct NotThere {
+    _call: Option<Call>,
+}
+
+impl Link {
+    pub(super) fn new(address: Arc<str>, prove: Prove, telemetry: Telemetry) -> Self {
+        Self {
+            address,
+            prove,
+            telemetry,
+            health: Mutex::new(Health::default()),
+            wire: tokio::sync::Mutex::new(None),
+            used_at: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Whether a call goes there now.
+    pub(crate) fn takes(&self) -> bool {
+        *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.health().takes(Instant::now(), &mut rand::rng())
+    }
+
+    /// When a call went there last.
+    pub(super) fn used_at(&self) -> Instant {
+        *self.used_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends an ask on, to be held there for at most `hold`; `None`: until it is decided.
+    pub(crate) async fn acquire(
+        &self,
+        identity: &str,
+        ask: v1::AcquireRequest,
+        hold: Option<Duration>,
+    ) -> Sent<v1::AcquireResponse> {
+        let arrives_by = Instant::now() + ARRIVES_WITHIN;
+        let (mut call, first) = match self.first_answer(identity, Said::Acquire(ask), arrives_by).await {
+            Ok(arrived) => arrived,
+            Err(not_there) => return Sent::Not(not_there),
+        };
+        let mut heard = Some(first);
+        let ends_by = hold.and_then(|hold| Instant::now().checked_add(hold + GRACE));
+        loop {
+            match heard {
+                Some(Answer::Acquire(answer)) if is_last_to_ask(&answer) => {
+                    self.answered(answer.degraded);
+                    return Sent::Answered(Ok(answer));
+                }
+                Some(Answer::Error(error)) => return self.error(error),
+                Some(_) => {}
+                None => return Sent::Not(self.broken()),
+            }
+            let next = async { call.hear().await };
+            heard = match ends_by {
+                None => next.await,
+                Some(ends_by) => match timeout_at(ends_by, next).await {
+                    Ok(heard) => heard,
+                    Err(_) => return Sent::Not(self.unanswered(Some(call))),
+                },
+            };
+        }
+    }
+
+    /// Sends a report on. Not answered, it may have been taken there all the same.
+    pub(crate) async fn report(&self, identity: &str, report: v1::ReportRequest) -> Sent<v1::ReportResponse> {
+        match self.first_answer(identity, Said::Report(report), Instant::now() + ARRIVES_WITHIN).await {
+            Ok((_, Answer::Report(answer))) => {
+                self.answered(answer.next.as_ref().is_some_and(|next| next.degraded));
+                Sent::Answered(Ok(answer))
+            }
+            Ok((_, Answer::Error(error))) => self.error(error),
+            Ok(_) => Sent::Not(self.broken()),
+            Err(not_there) => Sent::Not(not_there),
+        }
+    }
+
+    /// Sends a release on.
+    pub(crate) async fn release(&self, identity: &str, release: v1::ReleaseRequest) -> Sent<v1::ReleaseResponse> {
+        match self.first_answer(identity, Said::Release(release), Instant::now() + ARRIVES_WITHIN).await {
+            Ok((_, Answer::Release(answer))) => {
+                self.answered(false);
+                Sent::Answered(Ok(answer))
+            }
+            Ok((_, Answer::Error(error))) => self.error(error),
+            Ok(_) => Sent::Not(self.broken()),
+            Err(not_there) => Sent::Not(not_there),
+        }
+    }
+
+    async fn first_answer(&self, identity: &str, said: Said, arrives_by: Instant) -> Result<(Call, Answer), NotThere> {
+        let mut call = None;
+        let heard = timeout_at(arrives_by, async {
+            let wire = self.wire().await?;
+            let call = call.insert(wire.say(identity, said).await?);
+            call.hear().await
+        });
+        match heard.await {
+            Ok(Some(answer)) => match call {
+                Some(call) => Ok((call, answer)),
+                None => Err(self.broken()),
+            },
+            Ok(None) => Err(self.broken()),
+            Err(_) => Err(self.unanswered(call)),
+        }
+    }
+
+    /// The open Session, opened if need be.
+    async fn wire(&self) -> Option<Arc<Wire>> {
+        let asked_at = Instant::now();
+        let mut wire = self.wire.lock().await;
+        if let Some(open) = wire.as_ref().filter(|wire| wire.is_open()) {
+            return Some(open.clone());
+        }
+        // It was tried in vain while this call waited for its turn to try.
+        if asked_at.elapsed() > Duration::from_millis(1) && self.health().is_down() {
+            return None;
+        }
+        *wire = None;
+        match Wire::open(&self.address, &(self.prove)()).await {
+            Ok(open) => {
+                *wire = Some(open.clone());
+                Some(open)
+            }
+            Err(error) => {
+                tracing::warn!(address = &*self.address, %error, "a replica cannot be reached; its calls are decided here");
+                self.health().failed(Instant::now(), &mut rand::rng());
+                None
+            }
+        }
+    }
+
+    fn answered(&self, is_degraded: bool) {
+        self.health().answered(is_degraded, Instant::now());
+        self.telemetry.forwarded(Forwarded::Answered);
+    }
+
+    /// An error is an answer too, unless it says that the replica leaves.
+    fn error<A>(&self, error: tonic_types::Status) -> Sent<A> {
+        let code = tonic::Code::from_i32(error.code);
+        if code == tonic::Code::Unavailable {
+            return Sent::Not(self.broken());
+        }
+        self.answered(false);
+        let details = prost::Message::encode_to_vec(&error);
+        let details = if error.details.is_empty() { Vec::new() } else { details };
+        Sent::Answered(Err(Status::with_details(code, error.message, details.into())))
+    }
+
+    fn unanswered(&self, call: Option<Call>) -> NotThere {
+        self.health().failed(Instant::now(), &mut rand::rng());
+        self.telemetry.forwarded(Forwarded::Unanswered);
+        NotThere { _call: call.map(Call::leave_slots) }
+    }
+
+    fn broken(&self) -> NotThere {
+        self.health().failed(Instant::now(), &mut rand::rng());
+        self.telemetry.forwarded(Forwarded::Broken);
+        NotThere::default()
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
