@@ -9,11 +9,8 @@ mod error;
 mod grpc;
 mod life;
 mod listener;
-<<<<<<< HEAD
-mod reached;
-=======
 mod peers;
->>>>>>> 480070d (Calls are sent on to the replica that leads, and decided here when it does not answer)
+mod reached;
 mod recording;
 mod reload;
 mod server;

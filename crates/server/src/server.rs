@@ -26,11 +26,8 @@ use crate::error::ServeError;
 use crate::grpc::bounds::MOST_MESSAGE_BYTES;
 use crate::grpc::{AdminService, Desk, Limiter};
 use crate::life::{Life, Phase};
-<<<<<<< HEAD
-use crate::reached::Sharing;
-=======
 use crate::peers::Peers;
->>>>>>> 480070d (Calls are sent on to the replica that leads, and decided here when it does not answer)
+use crate::reached::Sharing;
 use crate::recording::{Finish, Record, Recording};
 use crate::reload::{InForce, Reloader, load};
 use crate::{listener, reached, store, upkeep, web};
@@ -92,7 +89,6 @@ impl Server {
         let grpc = listener::bind("gRPC", "--grpc", listen.grpc)?;
         let http = listener::bind("HTTP", "--http", listen.http)?;
         let (grpc_addr, http_addr) = (listener::local_addr(&grpc, "gRPC")?, listener::local_addr(&http, "HTTP")?);
-        let advertised = advertised(config.advertise(), grpc_addr);
 
         let telemetry = Telemetry::new(TelemetryOptions { version: env!("CARGO_PKG_VERSION"), ..TelemetryOptions::default() })?;
         let in_force = InForce::new(config);
@@ -116,11 +112,7 @@ impl Server {
             settings: in_force.configured(),
             telemetry: telemetry.clone(),
             trace,
-<<<<<<< HEAD
             address,
-=======
-            address: advertised.clone(),
->>>>>>> 480070d (Calls are sent on to the replica that leads, and decided here when it does not answer)
         })
         .await?;
         let in_force = Arc::new(ArcSwap::from_pointee(in_force));
@@ -270,7 +262,6 @@ fn routes<S: paceline_store::Store>(
         .add_service(describe().build_v1alpha()?))
 }
 
-<<<<<<< HEAD
 /// Whether others use the store too.
 fn sharing(store: &AnyStore, was_given: bool) -> Sharing {
     match (store.is_in_memory(), was_given) {
@@ -288,11 +279,6 @@ async fn become_ready(life: Arc<Life>, health: HealthReporter) {
     if life.phase() == Phase::Draining {
         announce(&health, ServingStatus::NotServing).await;
     }
-=======
-/// Where other replicas reach this one: as configured, else where it listens, unless that is every address.
-fn advertised(configured: Option<Arc<str>>, grpc: SocketAddr) -> Option<Arc<str>> {
-    configured.or_else(|| (!grpc.ip().to_canonical().is_unspecified()).then(|| Arc::from(grpc.to_string())))
->>>>>>> 480070d (Calls are sent on to the replica that leads, and decided here when it does not answer)
 }
 
 async fn announce(health: &HealthReporter, status: ServingStatus) {
