@@ -338,7 +338,9 @@ impl<S: Store> Actor<S> {
             must_be: if change.must_be_new { Expect::Absent } else { Expect::Anything },
         });
         let value = self.scope.value();
-        let bytes = codec::encode(&codec::Header::new(state.epoch, next, u64::from(self.inner.replica)), value);
+        let schema = self.inner.registry().schema();
+        let header = codec::Header::new(state.epoch, next, u64::from(self.inner.replica)).in_schema(schema);
+        let bytes = codec::encode(&header, value);
         let until = keep_until(value, now);
         let commit = Commit { expected: state.version, value: bytes.clone(), keep_until: until, records: records.collect() };
         state.version = next;

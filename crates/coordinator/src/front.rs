@@ -18,6 +18,7 @@ use crate::gauges::Gauges;
 use crate::inputs::{release_lease_input, release_ticket_input, report_input};
 use crate::lead::{Lead, LeadCell};
 use crate::metrics::Recorder;
+use crate::registry::Registry;
 use crate::scope::{Input, ReleaseInput, Reply, ReplyId, Scope, ScopeView};
 use crate::seats::Seats;
 use crate::settings::{AnswerParts, Settings};
@@ -66,6 +67,7 @@ pub(crate) struct Inner<S> {
     seats: Seats,
     /// How many scopes this replica decides without the store.
     degraded: Arc<AtomicU64>,
+    registry: Registry,
 }
 
 #[derive(Clone)]
@@ -97,6 +99,7 @@ impl<S: Store> Coordinator<S> {
             is_draining: AtomicBool::new(false),
             seats: Seats::new(MOST_HELD),
             degraded: Arc::default(),
+            registry: Registry::default(),
         });
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_load(move || weak.upgrade().map(|inner| inner.load()).unwrap_or_default());
@@ -380,7 +383,8 @@ impl<S: Store> Inner<S> {
             is_led: handle.lead.is_led(self.replica, now),
             is_degraded: handle.gauges.is_degraded(),
         };
-        Fleet { scopes: self.handles().iter().map(of).collect(), ..Fleet::default() }
+        let replicas = u64::try_from(self.registry.replicas().len()).unwrap_or(u64::MAX);
+        Fleet { scopes: self.handles().iter().map(of).collect(), replicas, ..Fleet::default() }
     }
 
     fn load(&self) -> Vec<Load> {
@@ -399,7 +403,17 @@ impl<S> Inner<S> {
 
     /// Among how many replicas a limit is divided while the store is away.
     pub(crate) fn among(&self) -> u32 {
-        self.settings.read().unwrap_or_else(PoisonError::into_inner).expected_replicas().max(1)
+        let expected = self.settings.read().unwrap_or_else(PoisonError::into_inner).expected_replicas();
+        self.registry.most().max(expected).max(1)
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Where others reach this replica.
+    pub(crate) fn address(&self) -> Option<&Arc<str>> {
+        self.address.as_ref()
     }
 
     pub(crate) fn keyring(&self) -> &Arc<Keyring> {

@@ -21,6 +21,7 @@ mod next;
 mod outage;
 mod peers;
 mod record;
+mod registry;
 pub mod scope;
 mod seats;
 pub mod settings;

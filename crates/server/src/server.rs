@@ -35,6 +35,9 @@ use crate::{listener, reached, store, upkeep, web};
 /// How long callers get to take their answers when the service stops.
 pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long the store gets to take this replica out of those that are counted.
+const RETIRE_WITHIN: Duration = Duration::from_millis(500);
+
 /// The services of the contract, as health names them; the empty name is the whole of it.
 const SERVICES: [&str; 3] = ["", "paceline.v1.RateLimiter", "paceline.v1.Admin"];
 
@@ -194,6 +197,7 @@ impl Server {
         }
         upkeep.spawn(upkeep::refresh_keys(self.coordinator.clone()));
         upkeep.spawn(self.reloader.clone().watch());
+        let heart = upkeep.spawn(upkeep::heartbeat(self.coordinator.clone(), self.in_force.clone()));
 
         let (stop_sender, stopping) = watch::channel(false);
         let mut grpc = JoinSet::new();
@@ -219,6 +223,9 @@ impl Server {
         // Streams stop reading before their calls are let go, so that a second Queued is known for what it is.
         let _ = self.draining.send(true);
         self.coordinator.drain().await;
+        heart.abort();
+        // The others count without it sooner or later; who stops does not wait for a store that is away.
+        let _ = timeout(RETIRE_WITHIN, self.coordinator.retire()).await;
         // Nobody waits for the receiver here; the tasks do.
         let _ = stop_sender.send(true);
         end_watches(self.health).await;

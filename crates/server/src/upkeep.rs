@@ -3,18 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use paceline_coordinator::Coordinator;
 use paceline_store::{MemoryStore, Store};
 use rand::RngExt as _;
-use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
 
 use crate::life::{BEAT, Life};
+use crate::reload::InForce;
 
 /// How often the memory store is swept; commits sweep a little in passing, this is for what nobody touches any more.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// How often token keys are fetched: a new one is known to the store a minute before it signs, and one of a replica that was
 /// alone must be known to the others soon after.
 const KEYS_EVERY: Duration = Duration::from_secs(5);
+
+/// How often a replica announces itself: five times before it would be missed.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(2);
+/// How long the store gets for that.
+const HEARTBEAT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Beats as long as the loop turns.
 pub(crate) async fn beat(life: Arc<Life>) {
@@ -46,6 +53,30 @@ pub(crate) async fn refresh_keys<S: Store>(coordinator: Coordinator<S>) {
         if let Err(error) = coordinator.refresh_keys().await {
             tracing::warn!(%error, "token keys cannot be fetched; the ones we have still sign");
         }
+    }
+}
+
+/// Announces this replica, and looks who else is there.
+pub(crate) async fn heartbeat<S: Store>(coordinator: Coordinator<S>, in_force: Arc<ArcSwap<InForce>>) {
+    let mut rounds = jittered(HEARTBEAT_EVERY);
+    // A store that hung answers several beats at once otherwise.
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_away = false;
+    loop {
+        let hash = in_force.load().hash().to_owned();
+        let beaten = timeout(HEARTBEAT_WITHIN, coordinator.heartbeat(env!("CARGO_PKG_VERSION"), &hash)).await;
+        let why = match beaten {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer within {} s", HEARTBEAT_WITHIN.as_secs())),
+        };
+        match (&why, is_away) {
+            (Some(why), false) => tracing::warn!(why, "this replica cannot announce itself; the others soon count without it"),
+            (None, true) => tracing::info!("this replica announces itself again"),
+            _ => {}
+        }
+        is_away = why.is_some();
+        rounds.tick().await;
     }
 }
 

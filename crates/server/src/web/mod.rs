@@ -1,6 +1,7 @@
 //! The HTTP listener: metrics, health, the configuration in force and a page for people.
 
 mod page;
+mod replicas;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -73,6 +74,12 @@ async fn status_page<S: Store>(Shared(state): Shared<State<S>>) -> Response {
         up_for: state.life.up_for(),
         config_file: in_force.config().file(),
         config_hash: in_force.hash(),
+        fleet: replicas::Fleet {
+            replicas: &state.coordinator.replicas(),
+            me: state.coordinator.replica(),
+            config_hash: in_force.hash(),
+            now: state.coordinator.now(),
+        },
         scopes: &scopes,
     });
     (SAFE, Html(page)).into_response()

@@ -9,6 +9,7 @@ use paceline_core::plan::{OurPart, Refill};
 use paceline_core::signal::Source;
 use paceline_core::units::Span;
 
+use super::replicas::{self, Fleet};
 use crate::life::Phase;
 
 /// More scopes than these are only counted.
@@ -30,6 +31,7 @@ pub(super) struct Facts<'a> {
     pub(super) up_for: Duration,
     pub(super) config_file: &'a str,
     pub(super) config_hash: &'a str,
+    pub(super) fleet: Fleet<'a>,
     pub(super) scopes: &'a [ScopeView],
 }
 
@@ -60,6 +62,7 @@ fn write(page: &mut String, facts: &Facts<'_>) -> fmt::Result {
         Escaped(config),
         Escaped(facts.config_hash)
     )?;
+    replicas::write(page, &facts.fleet)?;
     if facts.scopes.is_empty() {
         write!(page, "<p>Nobody has asked for a slot in the last two minutes.</p>")?;
     }
@@ -233,7 +236,7 @@ impl fmt::Display for Watched {
 }
 
 /// A text that means nothing to a browser.
-struct Escaped<'a>(&'a str);
+pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -324,6 +327,7 @@ mod tests {
             up_for: Duration::from_secs(65),
             config_file: file,
             config_hash: "abc",
+            fleet: Fleet { replicas: &[], me: 1, config_hash: "", now: paceline_core::units::FleetTime::ZERO },
             scopes,
         }
     }

@@ -11,6 +11,7 @@ mod learned;
 mod leaving;
 mod pages;
 mod reloading;
+mod replicas;
 mod session;
 mod support;
 mod tokens;

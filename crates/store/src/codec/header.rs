@@ -8,6 +8,16 @@ pub const HEADER_BYTES: usize = 32;
 /// The schema of bodies that this release writes, and the newest that it reads.
 pub const SCHEMA: u32 = 1;
 
+/// The oldest schema that this release can still write.
+const OLDEST_WRITTEN: u32 = 1;
+
+/// The schema to write in a fleet whose members announce `lowest` at least: release N+1 writes N until all of them announce
+/// N+1. `None`: nobody else is known of. One that announces less than this release can write is left behind: it refuses what
+/// it cannot read, and touches nothing.
+pub fn schema_to_write(lowest: Option<u32>) -> u32 {
+    lowest.unwrap_or(SCHEMA).clamp(OLDEST_WRITTEN, SCHEMA)
+}
+
 /// The first [`HEADER_BYTES`] of a value, big endian, so that headers compare as bytes: the later one is the larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Header {
@@ -25,6 +35,11 @@ impl Header {
     /// A header of a value that every reader of [`SCHEMA`] understands.
     pub const fn new(epoch: u64, version: Version, writer: u64) -> Self {
         Self { epoch, version, writer, min_reader: SCHEMA }
+    }
+
+    /// The same of a value in this schema (see [`schema_to_write`]).
+    pub const fn in_schema(self, schema: u32) -> Self {
+        Self { min_reader: schema, ..self }
     }
 
     /// Reads the header of a value.
@@ -60,5 +75,18 @@ impl Header {
             *to = from;
         }
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fleet_writes_what_all_of_it_can_read() {
+        assert_eq!(schema_to_write(None), SCHEMA);
+        assert_eq!(schema_to_write(Some(SCHEMA)), SCHEMA);
+        assert_eq!(schema_to_write(Some(SCHEMA + 1)), SCHEMA, "a newer one reads ours");
+        assert_eq!(schema_to_write(Some(0)), OLDEST_WRITTEN, "one that says nothing");
     }
 }

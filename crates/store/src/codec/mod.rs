@@ -21,7 +21,7 @@ use paceline_core::units::FleetTime;
 use paceline_core::value::ScopeValue;
 use prost::Message;
 
-pub use self::header::{HEADER_BYTES, Header, SCHEMA};
+pub use self::header::{HEADER_BYTES, Header, SCHEMA, schema_to_write};
 use crate::error::CodecError;
 
 /// A value read from a store, fit to be decided on.

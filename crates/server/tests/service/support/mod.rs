@@ -48,6 +48,7 @@ pub(crate) struct Service {
     pub(crate) folder: Folder,
     pub(crate) reloader: Reloader<AnyStore>,
     clock: Arc<AtomicI64>,
+    store: Arc<MemoryStore>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<Result<Drained, ServeError>>,
 }
@@ -70,11 +71,22 @@ impl Service {
         let clock = Arc::new(AtomicI64::new(1_800_000_000_000_000));
         let ticks = clock.clone();
         let store = MemoryStore::with_clock(Arc::new(move || FleetTime::from_micros(ticks.load(Ordering::SeqCst))));
+        Self::start_on(Arc::new(store), clock, folder, grpc).await
+    }
+
+    /// Another replica, which shares the state of this one.
+    pub(crate) async fn beside(&self, config: &str) -> Self {
+        let folder = Folder::new();
+        folder.write("paceline.yaml", config);
+        Self::start_on(self.store.clone(), self.clock.clone(), folder, "127.0.0.1:0").await
+    }
+
+    async fn start_on(store: Arc<MemoryStore>, clock: Arc<AtomicI64>, folder: Folder, grpc: &str) -> Self {
         let overrides = Overrides::default().flag(Scalar::Grpc, Some(grpc)).flag(Scalar::Http, Some("127.0.0.1:0"));
         let options = Options {
             config: Some(folder.path("paceline.yaml")),
             overrides,
-            store: Some(AnyStore::Memory(Arc::new(store))),
+            store: Some(AnyStore::Memory(store.clone())),
             record: None,
         };
         let server = Server::bind(options).await.expect("the service starts");
@@ -83,7 +95,7 @@ impl Service {
         let running = tokio::spawn(server.run(async move {
             let _ = stopping.await;
         }));
-        Self { grpc, http, folder, reloader, clock, stop: Some(stop), running }
+        Self { grpc, http, folder, reloader, clock, store, stop: Some(stop), running }
     }
 
     /// Moves fleet time.

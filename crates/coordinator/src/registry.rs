@@ -1,0 +1,196 @@
+//! Who else serves: the replicas that share the store, as they announce themselves in it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use paceline_core::units::FleetTime;
+use paceline_store::{Announcement, REPLICA_LIFE, Replica, Store, codec};
+
+use crate::api::CallError;
+use crate::front::Coordinator;
+
+/// What is known of the fleet since the last heartbeat.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    replicas: RwLock<Arc<[Replica]>>,
+    /// How many they were at most of late.
+    most: RwLock<Peak>,
+    /// The newest schema that all of them can read; what is written is no newer.
+    schema: AtomicU32,
+}
+
+impl Default for Registry {
+    /// Nobody has been heard of; this replica is there all the same.
+    fn default() -> Self {
+        Self { replicas: RwLock::new(Arc::new([])), most: RwLock::default(), schema: AtomicU32::new(codec::SCHEMA) }
+    }
+}
+
+/// Who came and who went between two heartbeats.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    joined: Vec<Replica>,
+    left: Vec<Replica>,
+}
+
+/// The largest number of late. A list that is suddenly shorter is not believed for [`REPLICA_LIFE`]: a store that lost
+/// everything knows those only who have announced themselves since, and each would take too large a part of the limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Peak {
+    count: u32,
+    seen: FleetTime,
+}
+
+impl Peak {
+    fn next(self, count: u32, now: FleetTime) -> Self {
+        let holds = count < self.count && now.since(self.seen) < REPLICA_LIFE;
+        if holds { self } else { Self { count, seen: now } }
+    }
+}
+
+impl Registry {
+    pub(crate) fn replicas(&self) -> Arc<[Replica]> {
+        self.replicas.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many replicas share the state, or did a moment ago; zero: no heartbeat yet.
+    pub(crate) fn most(&self) -> u32 {
+        self.most.read().unwrap_or_else(PoisonError::into_inner).count
+    }
+
+    /// The schema to write.
+    pub(crate) fn schema(&self) -> u32 {
+        self.schema.load(Ordering::Relaxed)
+    }
+
+    /// Takes what a heartbeat found.
+    pub(crate) fn see(&self, found: Vec<Replica>, now: FleetTime) -> Change {
+        let lowest = found.iter().map(|replica| replica.announced.schema).min();
+        self.schema.store(codec::schema_to_write(lowest), Ordering::Relaxed);
+        let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        {
+            let mut most = self.most.write().unwrap_or_else(PoisonError::into_inner);
+            *most = most.next(count, now);
+        }
+        let mut replicas = self.replicas.write().unwrap_or_else(PoisonError::into_inner);
+        let change = Change::between(&replicas, &found);
+        *replicas = found.into();
+        change
+    }
+}
+
+impl Change {
+    fn between(before: &[Replica], now: &[Replica]) -> Self {
+        let by_id = |list: &[Replica]| list.iter().map(|one| (one.announced.id, one.clone())).collect::<BTreeMap<_, _>>();
+        let (before, now) = (by_id(before), by_id(now));
+        let only_in = |one: &BTreeMap<u32, Replica>, other: &BTreeMap<u32, Replica>| {
+            one.iter().filter(|(id, _)| !other.contains_key(id)).map(|(_, replica)| replica.clone()).collect()
+        };
+        Self { joined: only_in(&now, &before), left: only_in(&before, &now) }
+    }
+
+    /// Once for each who came or went; nobody needs to be told of itself.
+    fn tell(&self, me: &Announcement, live: usize) {
+        for Replica { announced, .. } in self.joined.iter().filter(|replica| replica.announced.id != me.id) {
+            let differs = announced.config_hash != me.config_hash;
+            tracing::info!(
+                replica = announced.id,
+                address = announced.address,
+                build = announced.build,
+                live,
+                "a replica shares the state{}",
+                if differs { ", with another configuration than ours" } else { "" }
+            );
+        }
+        for Replica { announced, .. } in self.left.iter().filter(|replica| replica.announced.id != me.id) {
+            tracing::info!(
+                replica = announced.id,
+                address = announced.address,
+                live,
+                "a replica shares the state no more: it stopped, or has not been heard of for {REPLICA_LIFE}"
+            );
+        }
+    }
+}
+
+impl<S: Store> Coordinator<S> {
+    /// Announces this replica to the others and looks who else is there; call it every two seconds or so.
+    ///
+    /// # Errors
+    /// The store is away: what was known of the fleet stays.
+    pub async fn heartbeat(&self, build: &str, config_hash: &str) -> Result<(), CallError> {
+        let inner = self.inner();
+        let me = Announcement {
+            id: inner.replica,
+            address: inner.address().map(|address| address.to_string()).unwrap_or_default(),
+            build: build.to_owned(),
+            schema: codec::SCHEMA,
+            config_hash: config_hash.to_owned(),
+        };
+        let found = inner.store.heartbeat(&me).await.map_err(|error| CallError::Unavailable(error.to_string()))?;
+        let live = found.len();
+        inner.registry().see(found, inner.store.now()).tell(&me, live);
+        Ok(())
+    }
+
+    /// Takes this replica out of those that are counted, because it stops.
+    ///
+    /// # Errors
+    /// The store is away: the others miss this replica by itself a little later.
+    pub async fn retire(&self) -> Result<(), CallError> {
+        let inner = self.inner();
+        inner.store.retire(inner.replica).await.map_err(|error| CallError::Unavailable(error.to_string()))
+    }
+
+    /// The replicas that share the state as of the last heartbeat, this one included, by id; empty before the first.
+    pub fn replicas(&self) -> Arc<[Replica]> {
+        self.inner().registry().replicas()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replica(id: u32, schema: u32) -> Replica {
+        Replica { announced: Announcement { id, schema, ..Announcement::default() }, seen: FleetTime::ZERO }
+    }
+
+    fn at(secs: i64) -> FleetTime {
+        FleetTime::from_secs(1_800_000_000 + secs)
+    }
+
+    #[test]
+    fn who_came_and_who_went_is_told_once() {
+        let registry = Registry::default();
+        let ids = |list: &[Replica]| list.iter().map(|replica| replica.announced.id).collect::<Vec<_>>();
+        let change = registry.see(vec![replica(1, 1), replica(2, 1)], at(0));
+        assert_eq!((ids(&change.joined), ids(&change.left)), (vec![1, 2], vec![]));
+        assert_eq!(registry.see(vec![replica(1, 1), replica(2, 1)], at(2)), Change::default());
+        let change = registry.see(vec![replica(1, 1), replica(3, 1)], at(4));
+        assert_eq!((ids(&change.joined), ids(&change.left)), (vec![3], vec![2]));
+        assert_eq!(ids(&registry.replicas()), [1, 3]);
+    }
+
+    #[test]
+    fn a_list_that_is_suddenly_shorter_does_not_raise_our_part_at_once() {
+        let registry = Registry::default();
+        assert_eq!(registry.most(), 0);
+        registry.see(vec![replica(1, 1), replica(2, 1), replica(3, 1)], at(0));
+        registry.see(vec![replica(1, 1)], at(2));
+        assert_eq!(registry.most(), 3, "the store may have lost the others");
+        registry.see(vec![replica(1, 1)], at(11));
+        assert_eq!(registry.most(), 1, "they would have come back by now");
+        registry.see(vec![replica(1, 1), replica(4, 1)], at(13));
+        assert_eq!(registry.most(), 2);
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_by_all() {
+        let registry = Registry::default();
+        assert_eq!(registry.schema(), codec::SCHEMA);
+        registry.see(vec![replica(1, 1), replica(2, 7)], at(0));
+        assert_eq!(registry.schema(), 1);
+    }
+}
