@@ -20,6 +20,7 @@ mod web;
 
 pub use error::ServeError;
 pub use grpc::bounds;
+pub use peers::ARRIVES_WITHIN;
 pub use recording::{DEFAULT_LIMIT as DEFAULT_RECORD_LIMIT, Record};
 pub use reload::{Reloaded, Reloader};
 pub use server::{DRAIN_WITHIN, Drained, Options, Server};

@@ -26,7 +26,7 @@ use crate::error::ServeError;
 use crate::grpc::bounds::MOST_MESSAGE_BYTES;
 use crate::grpc::{AdminService, Desk, Limiter};
 use crate::life::{Life, Phase};
-use crate::peers::Peers;
+use crate::peers::{ARRIVES_WITHIN, Peers};
 use crate::reached::Sharing;
 use crate::recording::{Finish, Record, Recording};
 use crate::reload::{InForce, Reloader, load};
@@ -52,6 +52,8 @@ pub struct Options {
     pub store: Option<AnyStore>,
     /// Where to record what became of each call; `None`: nowhere.
     pub record: Option<Record>,
+    /// How long a call that is sent on to another replica may take to arrive; `None`: [`ARRIVES_WITHIN`].
+    pub arrives_within: Option<Duration>,
 }
 
 /// A service whose addresses are bound; [`Server::run`] serves on them.
@@ -126,7 +128,7 @@ impl Server {
             health.set_service_status(service, ServingStatus::NotServing).await;
         }
         let (draining, is_draining) = watch::channel(false);
-        let peers = Peers::new(coordinator.clone(), telemetry.clone());
+        let peers = Peers::new(coordinator.clone(), telemetry.clone(), options.arrives_within.unwrap_or(ARRIVES_WITHIN));
         let desk = Desk::new(coordinator.clone(), peers, is_draining);
         let routes = routes(&coordinator, desk, &in_force, &health, grpc_addr.ip().to_canonical().is_loopback())?;
         let life = Arc::new(Life::new());

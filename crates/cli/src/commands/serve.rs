@@ -113,7 +113,9 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), ServeFailure> {
     let has_file = args.config.is_some();
     let limit = args.record_limit.map_or(DEFAULT_RECORD_LIMIT, |mib| mib << 20);
     let record = args.record.clone().map(|file| Record { file, limit });
-    let server = Server::bind(Options { overrides: overrides(&args), config: args.config, store: None, record }).await?;
+    let server =
+        Server::bind(Options { overrides: overrides(&args), config: args.config, store: None, record, arrives_within: None })
+            .await?;
     // Taken before the addresses are printed: who reads them may send a signal at once.
     let mut signals = Signals::new()?;
     let (grpc, http) = (server.grpc_addr(), server.http_addr());

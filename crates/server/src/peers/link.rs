@@ -13,8 +13,8 @@ use tonic::Status;
 use super::health::Health;
 use super::wire::{Call, Wire, is_last_to_ask};
 
-/// Within this time a call must have arrived there (algorithm: decide alone after 200 ms).
-pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_millis(200);
+/// Within this time a call that is sent on must have arrived, or it is decided where it came in.
+pub const ARRIVES_WITHIN: Duration = Duration::from_millis(200);
 /// An answer at the end of a hold may take this much longer.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -26,6 +26,7 @@ pub(crate) struct Link {
     address: Arc<str>,
     prove: Prove,
     telemetry: Telemetry,
+    arrives_within: Duration,
     health: Mutex<Health>,
     // Held while a Session is opened: those who come meanwhile wait for the same one.
     wire: tokio::sync::Mutex<Option<Arc<Wire>>>,
@@ -47,11 +48,12 @@ pub(crate) struct NotThere {
 }
 
 impl Link {
-    pub(super) fn new(address: Arc<str>, prove: Prove, telemetry: Telemetry) -> Self {
+    pub(super) fn new(address: Arc<str>, prove: Prove, telemetry: Telemetry, arrives_within: Duration) -> Self {
         Self {
             address,
             prove,
             telemetry,
+            arrives_within,
             health: Mutex::new(Health::default()),
             wire: tokio::sync::Mutex::new(None),
             used_at: Mutex::new(Instant::now()),
@@ -76,7 +78,7 @@ impl Link {
         ask: v1::AcquireRequest,
         hold: Option<Duration>,
     ) -> Sent<v1::AcquireResponse> {
-        let arrives_by = Instant::now() + ARRIVES_WITHIN;
+        let arrives_by = Instant::now() + self.arrives_within;
         let (mut call, first) = match self.first_answer(identity, Said::Acquire(ask), arrives_by).await {
             Ok(arrived) => arrived,
             Err(not_there) => return Sent::Not(not_there),
@@ -106,7 +108,7 @@ impl Link {
 
     /// Sends a report on. Not answered, it may have been taken there all the same.
     pub(crate) async fn report(&self, identity: &str, report: v1::ReportRequest) -> Sent<v1::ReportResponse> {
-        match self.first_answer(identity, Said::Report(report), Instant::now() + ARRIVES_WITHIN).await {
+        match self.first_answer(identity, Said::Report(report), Instant::now() + self.arrives_within).await {
             Ok((_, Answer::Report(answer))) => {
                 self.answered(answer.next.as_ref().is_some_and(|next| next.degraded));
                 Sent::Answered(Ok(answer))
@@ -119,7 +121,7 @@ impl Link {
 
     /// Sends a release on.
     pub(crate) async fn release(&self, identity: &str, release: v1::ReleaseRequest) -> Sent<v1::ReleaseResponse> {
-        match self.first_answer(identity, Said::Release(release), Instant::now() + ARRIVES_WITHIN).await {
+        match self.first_answer(identity, Said::Release(release), Instant::now() + self.arrives_within).await {
             Ok((_, Answer::Release(answer))) => {
                 self.answered(false);
                 Sent::Answered(Ok(answer))

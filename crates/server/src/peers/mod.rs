@@ -19,6 +19,7 @@ use paceline_telemetry::Telemetry;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
+pub use self::link::ARRIVES_WITHIN;
 pub(crate) use self::link::{Link, NotThere, Sent};
 use self::proof::{METADATA, Refused};
 
@@ -29,6 +30,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 pub(crate) struct Peers<S> {
     coordinator: Coordinator<S>,
     telemetry: Telemetry,
+    arrives_within: Duration,
     links: Mutex<HashMap<u32, Arc<Link>>>,
 }
 
@@ -43,8 +45,8 @@ pub(crate) enum Way {
 }
 
 impl<S: Store> Peers<S> {
-    pub(crate) fn new(coordinator: Coordinator<S>, telemetry: Telemetry) -> Self {
-        Self { coordinator, telemetry, links: Mutex::new(HashMap::new()) }
+    pub(crate) fn new(coordinator: Coordinator<S>, telemetry: Telemetry, arrives_within: Duration) -> Self {
+        Self { coordinator, telemetry, arrives_within, links: Mutex::new(HashMap::new()) }
     }
 
     /// The way of a call whose scope has this lead.
@@ -98,7 +100,7 @@ impl<S: Store> Peers<S> {
         links.retain(|_, link| link.used_at().elapsed() < FORGOTTEN_AFTER);
         let coordinator = self.coordinator.clone();
         let prove = move || proof::prove(coordinator.keyring(), coordinator.replica(), replica, coordinator.now());
-        let link = Arc::new(Link::new(address, Box::new(prove), self.telemetry.clone()));
+        let link = Arc::new(Link::new(address, Box::new(prove), self.telemetry.clone(), self.arrives_within));
         links.insert(replica, link.clone());
         link
     }

@@ -96,7 +96,7 @@ async fn a_service_does_not_start_with_what_is_wrong() {
     let file = || Options { config: Some(folder.path("bad.yaml")), ..Options::default() };
     let Err(ServeError::Config(errors)) = Server::bind(file()).await else { panic!("there is no such tier") };
     assert!(errors.to_string().contains("bad.yaml:1:"), "{errors}");
-    let overrides = Overrides::default().flag(Scalar::Store, Some("redis://localhost"));
+    let overrides = Overrides::default().flag(Scalar::Store, Some("sqlite://state.db"));
     let Err(error) = Server::bind(Options { overrides, ..Options::default() }).await else { panic!("there is no such store") };
     assert!(error.to_string().contains("--store") && error.to_string().contains("memory"), "{error}");
 

@@ -40,12 +40,17 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn start(count: usize, config: &str) -> Self {
+        Self::patient(count, config, None).await
+    }
+
+    /// Replicas that wait so long for a call to arrive at another: on a busy machine more than they would by themselves.
+    pub(crate) async fn patient(count: usize, config: &str, arrives_within: Option<Duration>) -> Self {
         let folder = Folder::new();
         folder.write("paceline.yaml", config);
         let store = AnyStore::Memory(Arc::new(MemoryStore::default()));
         let mut replicas = Vec::new();
         for _ in 0..count {
-            replicas.push(Replica::start(&folder, store.clone()).await);
+            replicas.push(Replica::start(&folder, store.clone(), arrives_within).await);
         }
         Self { store, replicas, _folder: folder }
     }
@@ -65,11 +70,16 @@ impl Fleet {
 }
 
 impl Replica {
-    async fn start(folder: &Folder, store: AnyStore) -> Self {
+    async fn start(folder: &Folder, store: AnyStore, arrives_within: Option<Duration>) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let overrides = Overrides::default().flag(Scalar::Grpc, Some("127.0.0.1:0")).flag(Scalar::Http, Some("127.0.0.1:0"));
-        let options =
-            Options { config: Some(folder.path("paceline.yaml")), overrides, store: Some(store), ..Options::default() };
+        let options = Options {
+            config: Some(folder.path("paceline.yaml")),
+            overrides,
+            store: Some(store),
+            arrives_within,
+            ..Options::default()
+        };
         let bound = runtime.spawn(async move { Server::bind(options).await.expect("the service starts") });
         let server = bound.await.expect("no panic");
         let (grpc, http, number) = (server.grpc_addr(), server.http_addr(), server.replica());

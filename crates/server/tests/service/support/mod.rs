@@ -88,6 +88,7 @@ impl Service {
             overrides,
             store: Some(AnyStore::Memory(store.clone())),
             record: None,
+            arrives_within: None,
         };
         let server = Server::bind(options).await.expect("the service starts");
         let (grpc, http, reloader) = (server.grpc_addr(), server.http_addr(), server.reloader());
