@@ -27,6 +27,9 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(500);
 /// Requests that wait to be sent on one connection; who comes when they are as many waits in line.
 const WAITING: usize = 256;
 
+/// What to do where a password is wanted and there is none.
+const NO_PASSWORD: &str = "it wants a password; give one as redis://:PASSWORD@host or ?password_file=FILE";
+
 /// How to get in.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
@@ -112,6 +115,10 @@ pub(super) async fn role(link: &Link, deadline: Instant) -> Result<Role, Connect
         }),
         Value::ServerError(error) => match errors::said(&error) {
             errors::Said::Not { failure: Failure::Denied, elsewhere: false } => Ok(Role::Unknown),
+            errors::Said::Not { .. } if error.code() == "NOAUTH" => {
+                let detail = format!("{} does not let us in: {NO_PASSWORD}", link.endpoint());
+                Err(ConnectError::new(Failure::Denied, detail))
+            }
             errors::Said::Not { failure, .. } => {
                 Err(ConnectError::new(failure, format!("{} says: {}", link.endpoint(), error.code())))
             }
@@ -142,7 +149,7 @@ fn refused(endpoint: &Endpoint, access: &Access, error: &RedisError) -> ConnectE
     let text = error.to_string();
     if error.kind() == ErrorKind::AuthenticationFailed || text.contains("NOAUTH") || text.contains("WRONGPASS") {
         let what = match (&access.password, &access.user) {
-            (Password::None, _) => "it wants a password; give one as redis://:PASSWORD@host or ?password_file=FILE",
+            (Password::None, _) => NO_PASSWORD,
             (_, None) => "it does not take the password",
             (_, Some(_)) => "it does not take user and password",
         };

@@ -3,5 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod conformance;
-#[allow(dead_code)]
+mod failovers;
+mod faults;
+mod scripts;
 mod support;
