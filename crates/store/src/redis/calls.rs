@@ -15,6 +15,8 @@ use super::script::{By, Foreign, REPAIR, RequestId};
 use crate::error::StoreError;
 use crate::observe::{Failure, Operation};
 
+/// A connection that has been silent for less is not given up, however short the time of a request is: it is slow, not dead.
+const LEAST_SILENCE: Duration = Duration::from_millis(50);
 /// A request is sent this often at most: once in full, elsewhere, after a repair.
 const MOST_TRIES: usize = 6;
 
@@ -119,7 +121,7 @@ impl Courier {
             NoAnswer::Late => {
                 let detail = format!("{what}: {server} did not answer within {} ms", self.timeout.as_millis());
                 // When others are answered meanwhile it is slow; else the connection may lead nowhere.
-                if place.link.silent_for() >= sent.elapsed() {
+                if place.link.silent_for() >= sent.elapsed().max(LEAST_SILENCE) {
                     place.give_up(ConnectError::new(Failure::Timeout, detail.clone()));
                     self.common.lost.notify_one();
                 }

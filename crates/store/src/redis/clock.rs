@@ -13,6 +13,8 @@ const STEP: i64 = 1_000_000;
 const CONFIRMED_BY: usize = 3;
 /// Samples that are compared; the one with the shortest way counts.
 const RECENT: usize = 8;
+/// A sample whose way took longer says too little; the first one is taken all the same.
+const BLURRED: i64 = 250_000;
 /// How fast small differences are made good: a twentieth of the time that passes.
 const SLEW: i64 = 20;
 
@@ -91,8 +93,8 @@ pub(super) struct FleetClock {
     agreed: Option<Agreed>,
     /// Round trip and offset of the last samples that fitted.
     recent: VecDeque<(i64, i64)>,
-    /// By how much the last samples did not fit.
-    doubts: Vec<i64>,
+    /// Round trip of the last samples that did not fit, and by how much they did not.
+    doubts: Vec<(i64, i64)>,
 }
 
 impl FleetClock {
@@ -125,6 +127,9 @@ impl FleetClock {
             self.recent = VecDeque::from([(trip, added)]);
             return missing;
         };
+        if trip > BLURRED {
+            return Advice::Doubt;
+        }
         let jump = added.saturating_sub(self.line.target);
         if jump.saturating_abs() <= STEP.saturating_add(trip / 2) {
             self.follow(trip, added, sample.received);
@@ -139,15 +144,16 @@ impl FleetClock {
             self.doubts.clear();
             return Advice::Adopted;
         }
-        let same = |other: &i64| other.saturating_sub(jump).saturating_abs() <= STEP / 2;
+        let same = |(_, other): &(i64, i64)| other.saturating_sub(jump).saturating_abs() <= STEP / 2;
         if !self.doubts.iter().all(same) {
             self.doubts.clear();
         }
-        self.doubts.push(jump);
+        self.doubts.push((trip, jump));
         if self.doubts.len() < CONFIRMED_BY {
             return Advice::Doubt;
         }
-        let offset = agreed.offset.saturating_sub(jump);
+        let sharpest = self.doubts.iter().min_by_key(|(trip, _)| *trip).map_or(jump, |(_, jump)| *jump);
+        let offset = agreed.offset.saturating_sub(sharpest);
         Advice::Propose(Agreed { offset, steps: agreed.steps.max(known.steps).saturating_add(1) })
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use paceline_core::units::Span;
 use paceline_store::{Committed, Expect, Failure, Store, Version};
-use paceline_tests::servers::{Cluster, Flavour, Sentinels, wait_until};
+use paceline_tests::servers::{Client, Cluster, Flavour, Sentinels, wait_until};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{commit, contact, open, record, scope, until_well, write};
@@ -49,7 +49,16 @@ async fn a_cluster_is_followed() {
     // The primary that has it dies.
     cluster.wait_until_well();
     let owner = cluster.owner(&key);
+    // Its replica was started with it.
+    let heir = cluster.nodes()[owner + 3].port();
     let start = Instant::now();
+    let promoted = tokio::task::spawn_blocking(move || {
+        let mut client = Client::connect(heir).expect("the replica runs");
+        wait_until("the replica takes over", Duration::from_secs(30), || {
+            client.run(&["INFO", "replication"]).text().contains("role:master")
+        });
+        start.elapsed()
+    });
     cluster.nodes_mut()[owner].kill();
     let mut failed = 0;
     let well = loop {
@@ -63,15 +72,11 @@ async fn a_cluster_is_followed() {
         assert!(start.elapsed() < Duration::from_secs(30), "{counts:?}");
         sleep(Duration::from_millis(10)).await;
     };
-    let promoted = cluster_promoted_after(&cluster, &key, start).await;
-    println!("cluster: well {well:?} after the kill, the other node took over {promoted:?} after it; {failed} loads failed");
+    let promoted = promoted.await.unwrap();
+    println!("cluster: the replica took over {promoted:?} after the kill, all well after {well:?}; {failed} loads failed");
+    assert!(well < promoted + Duration::from_secs(2), "well {well:?} after the kill, taken over after {promoted:?}");
     let others = until_well(&store, Duration::from_secs(5)).await;
     println!("cluster: a write after {others:?}");
-}
-
-async fn cluster_promoted_after(cluster: &Cluster, key: &str, start: Instant) -> Duration {
-    let _ = cluster.owner(key);
-    start.elapsed()
 }
 
 /// The primary dies, and sentinels promote its replica.

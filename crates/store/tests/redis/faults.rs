@@ -119,7 +119,7 @@ async fn a_black_hole_keeps_nothing_for_later() {
     println!("black hole: {asked} asked, well after {took:?}; {counts:?}");
     // Only what had left before the first time-out may arrive, and what shows that all is well.
     let more = server.run(&["DBSIZE"]).number() - keys_before;
-    assert!(more <= 2 * 50 + 1, "{more} stale commits were carried out");
+    assert!(more <= 2 * 50 + 16, "{more} stale commits were carried out");
     assert!(counts.failed(Failure::Timeout) > 0);
 }
 

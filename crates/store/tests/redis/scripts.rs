@@ -257,3 +257,25 @@ async fn settings_that_lose_state_are_named() {
     assert_eq!(connect(&fine.url()).await.warnings().await, Vec::<String>::new());
     assert!(matches!(fine.run(&["DBSIZE"]), Answer::Number(_)));
 }
+
+/// What a commit costs the server, with as many records as a large batch has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_costs_the_server_little() {
+    let server = Server::redis();
+    let store = connect(&server.url()).await;
+    for records in [0_u32, 1, 16, 512] {
+        server.run(&["CONFIG", "RESETSTAT"]);
+        let (scope, mut version) = (scope(), Version::NONE);
+        for round in 0..100_u32 {
+            let name = |number: u32| format!("{round}/{number}");
+            let write = |number| record(&store, &name(number), &[7; 120], Span::from_secs(120), Expect::Absent);
+            let next = commit(&store, version, &[7; 2_000], (0..records).map(write).collect());
+            let Ok(Committed::Done(done)) = store.commit(&scope, next).await else { panic!("round {round}") };
+            version = done;
+        }
+        let stats = server.info("commandstats", "cmdstat_evalsha");
+        let micros: f64 = stats.split(',').find_map(|part| part.strip_prefix("usec_per_call=")).unwrap().parse().unwrap();
+        println!("a commit with {records} records: {micros:.0} us of the server's time");
+        assert!(micros < 10_000.0, "{stats}");
+    }
+}
