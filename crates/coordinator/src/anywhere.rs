@@ -156,7 +156,8 @@ impl<S: Store> Coordinator<S> {
         let Some(ticket) = &input.ticket else { return Ok(()) };
         let Some(stamp) = ticket.stamp.clone().map(Serial::from) else { return Ok(()) };
         let target = Target { provider: ticket.provider.clone(), account: ticket.account.clone(), model: String::new() };
-        let release = ReleaseInput { target: target.clone(), key: Some(input.key), what: GivenBack::Place(stamp) };
+        let release =
+            ReleaseInput { target: target.clone(), key: Some(input.key), what: GivenBack::Place(stamp), is_unheard: false };
         self.call(&target, |id| Input::Release(id, Box::new(release))).await.map(drop)
     }
 

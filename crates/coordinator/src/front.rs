@@ -179,6 +179,14 @@ impl<S: Store> Coordinator<S> {
         self.release(release_lease_input(lease_id, &self.0.keyring)?).await
     }
 
+    /// Gives back a slot that could not be told to its caller, unless another replica has told it since.
+    pub async fn give_up_unheard(&self, lease_id: &str) {
+        if let Ok(Some(input)) = release_lease_input(lease_id, &self.0.keyring) {
+            // When the store is away the lease ends by itself.
+            let _ = self.release(Some(ReleaseInput { is_unheard: true, ..input })).await;
+        }
+    }
+
     /// Gives back a place in line; unknown places are no error.
     ///
     /// # Errors
@@ -398,7 +406,7 @@ impl<S> Inner<S> {
     pub(crate) fn release_of(&self, unheard: &Reply) -> Option<Input> {
         let input = release_lease_input(unheard.lease_id()?, &self.keyring).ok()??;
         let id = self.next_reply.fetch_add(1, Ordering::Relaxed);
-        Some(Input::Release(id, Box::new(input)))
+        Some(Input::Release(id, Box::new(ReleaseInput { is_unheard: true, ..input })))
     }
 
     /// Among how many replicas a limit is divided while the store is away.

@@ -173,6 +173,7 @@ impl Scope {
             lease: lease.clone(),
             is_over: false,
             was_released: false,
+            was_told_again: false,
             seq: 0,
             answered: false,
             has_begun: false,

@@ -76,6 +76,7 @@ impl Scope {
             print: call.input.print,
             is_over: false,
             was_released: false,
+            was_told_again: false,
             seq: 0,
             answered: false,
             has_begun: false,

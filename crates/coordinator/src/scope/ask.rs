@@ -265,7 +265,15 @@ impl Scope {
         let record = self.records.get(&input.key)?;
         match meaning(record, input, now) {
             Met::Free => None,
-            Met::Usable => Some(Ok(Answer::Granted(Box::new(self.grant_again(record, now))))),
+            Met::Usable => {
+                let grant = self.grant_again(record, now);
+                if !record.was_told_again && record.shadow.is_none() && wire::mode_of(&record.lease) == Mode::Enforce {
+                    let record = Record { was_told_again: true, ..record.clone() };
+                    fx.bind(reply, Input::Ask(reply, input.clone()));
+                    self.change_record(input.key, record, fx);
+                }
+                Some(Ok(Answer::Granted(Box::new(grant))))
+            }
             Met::Refused(error) => Some(Err(error)),
             Met::Missed => {
                 let lease = wire::lease_of(&record.lease);
@@ -295,7 +303,15 @@ impl Scope {
                 fx.take_again(Input::Taken(key));
                 return self.give_up(key, now, fx);
             }
-            Met::Usable => Ok(Answer::Granted(Box::new(self.grant_again(record, now)))),
+            Met::Usable => {
+                let (grant, is_first) = (self.grant_again(record, now), !record.was_told_again && call.report.is_none());
+                let record = Record { was_told_again: true, ..record.clone() };
+                if is_first {
+                    fx.bind(call.reply, Input::Ask(call.reply, call.input.clone()));
+                    self.change_record(key, record, fx);
+                }
+                Ok(Answer::Granted(Box::new(grant)))
+            }
             Met::Refused(error) => Err(error),
         };
         self.leave(call.reply, now);

@@ -134,6 +134,8 @@ pub struct ReleaseInput {
     /// The key of the lease or place.
     pub key: Option<CallKey>,
     pub(crate) what: GivenBack,
+    /// Nobody heard of the slot here: it is given back unless another replica has told it since.
+    pub(crate) is_unheard: bool,
 }
 
 /// What a release names.

@@ -156,6 +156,7 @@ impl Scope {
             GivenBack::Lease(serial) => lease.serial == serial,
             GivenBack::Place(stamp) => lease.stamp == stamp && !record.answered,
         };
+        let is_meant = is_meant && !(input.is_unheard && record.was_told_again);
         is_meant.then(|| (key, record.clone()))
     }
 

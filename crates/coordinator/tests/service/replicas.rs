@@ -97,3 +97,21 @@ async fn a_key_asked_for_on_both_replicas_is_one_slot() {
     let (first, second) = tokio::join!(there.ask(ask("A")), here.ask(ask("A")));
     assert_eq!(first.grant().lease_id, second.grant().lease_id);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_another_replica_told_again_is_not_given_back_by_who_did_not_hear_of_it() {
+    let store = store();
+    let settings = limits("limits: {requests: {limit: 10, per: 1h}}");
+    let (here, there) = (service(store.clone(), settings.clone()).await, service(store, settings).await);
+    let first = here.grant(ask("A")).await;
+    // The reply was lost on the way, so the caller asked the other replica, and has its slot from there.
+    assert_eq!(there.grant(ask("A")).await.lease_id, first.lease_id);
+    // Now the first one finds that nobody hears it.
+    here.coordinator.give_up_unheard(&first.lease_id).await;
+    assert_eq!(there.coordinator.scopes().await[0].in_flight, 1, "the caller goes on with it");
+    assert!(here.coordinator.release_lease(&first.lease_id).await.unwrap(), "who has it may give it back");
+    // One that nobody else was told of is given back.
+    let second = here.grant(ask("B")).await;
+    here.coordinator.give_up_unheard(&second.lease_id).await;
+    assert!(!here.coordinator.release_lease(&second.lease_id).await.unwrap(), "it is gone already");
+}
