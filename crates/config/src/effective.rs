@@ -38,11 +38,16 @@ impl Config {
     /// number, any comment. Where a process listens is its own business and not part of it, so that the replicas of a fleet
     /// agree.
     pub fn hash(&self) -> String {
+        format!("{:032x}", self.fingerprint())
+    }
+
+    /// The same as a number.
+    pub fn fingerprint(&self) -> u128 {
         let mut effective = self.effective_json();
         if let Value::Object(top) = &mut effective {
             top.remove("listen");
         }
-        format!("{:032x}", fnv1a_128(effective.to_string().as_bytes()))
+        fnv1a_128(effective.to_string().as_bytes())
     }
 }
 

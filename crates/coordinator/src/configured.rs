@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use paceline_config::{Config, ResolveError};
+use paceline_core::in_force::{ConfigHash, Loaded};
 use paceline_core::mode::Modes;
 use paceline_core::plan::{GroupPlan, TenantPolicy};
 use paceline_core::signal::Signal;
@@ -16,12 +17,20 @@ use crate::settings::{AnswerParts, Settings};
 #[derive(Debug)]
 pub struct Configured {
     config: Config,
+    loaded: Option<Loaded>,
 }
 
 impl Configured {
     /// Settings from a checked configuration.
     pub fn new(config: Config) -> Self {
-        Self { config }
+        Self { config, loaded: None }
+    }
+
+    /// The same, read at this instant of fleet time; `is_reload`: it takes the place of another one. In a fleet the later one
+    /// says what the limits are.
+    pub fn loaded_at(mut self, at: FleetTime, is_reload: bool) -> Self {
+        self.loaded = Some(Loaded { hash: ConfigHash(self.config.fingerprint()), at, is_reload });
+        self
     }
 
     /// The configuration.
@@ -50,6 +59,10 @@ impl Settings for Configured {
 
     fn tenant(&self, tenant: &str) -> TenantPolicy {
         self.config.tenant(tenant)
+    }
+
+    fn loaded(&self) -> Option<Loaded> {
+        self.loaded
     }
 
     fn expected_replicas(&self) -> u32 {

@@ -384,6 +384,10 @@ impl<S: Store> Inner<S> {
         self.scopes().get(key).is_some_and(|handle| handle.gauges.is_degraded())
     }
 
+    pub(crate) fn is_config_stale(&self) -> bool {
+        self.handles().iter().any(|handle| handle.gauges.is_config_stale())
+    }
+
     fn fleet(&self) -> Fleet {
         let now = self.store.now();
         let of = |handle: &Handle| InFleet {
@@ -392,7 +396,7 @@ impl<S: Store> Inner<S> {
             is_degraded: handle.gauges.is_degraded(),
         };
         let replicas = u64::try_from(self.registry.replicas().len()).unwrap_or(u64::MAX);
-        Fleet { scopes: self.handles().iter().map(of).collect(), replicas, ..Fleet::default() }
+        Fleet { scopes: self.handles().iter().map(of).collect(), replicas, is_config_stale: self.is_config_stale() }
     }
 
     fn load(&self) -> Vec<Load> {

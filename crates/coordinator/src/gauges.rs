@@ -17,6 +17,7 @@ pub(crate) struct Gauges {
     /// How many organisations the answers of the account have named.
     organisations: AtomicU64,
     is_degraded: AtomicBool,
+    is_config_stale: AtomicBool,
     /// How many scopes of this replica are degraded, so that asking is free while none is.
     all_degraded: Arc<AtomicU64>,
     pub(crate) buckets: BucketGauges,
@@ -68,6 +69,7 @@ impl Gauges {
                 };
             }
         }
+        self.is_config_stale.store(scope.value().keeps_limits, Ordering::Relaxed);
         self.organisations.store(scope.organisations(now), Ordering::Relaxed);
         let flights = scope.in_flight_by_class(now);
         self.buckets.write(scope, now);
@@ -76,6 +78,11 @@ impl Gauges {
             gauge.oldest_since.store(oldest.map_or(0, FleetTime::as_micros), Ordering::Relaxed);
             gauge.in_flight.store(flights, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the scope's limits come from a configuration that is not the one read here.
+    pub(crate) fn is_config_stale(&self) -> bool {
+        self.is_config_stale.load(Ordering::Relaxed)
     }
 
     /// How many organisations the answers of the account name.

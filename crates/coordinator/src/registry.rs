@@ -143,6 +143,11 @@ impl<S: Store> Coordinator<S> {
         inner.store.retire(inner.replica).await.map_err(|error| CallError::Unavailable(error.to_string()))
     }
 
+    /// Whether limits here come from a later configuration than the one that this replica has read.
+    pub fn is_config_stale(&self) -> bool {
+        self.inner().is_config_stale()
+    }
+
     /// The replicas that share the state as of the last heartbeat, this one included, by id; empty before the first.
     pub fn replicas(&self) -> Arc<[Replica]> {
         self.inner().registry().replicas()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use paceline_core::in_force::Loaded;
 use paceline_core::mode::Modes;
 use paceline_core::plan::{GroupPlan, TenantPolicy};
 use paceline_core::signal::Signal;
@@ -40,6 +41,11 @@ pub trait Settings: Send + Sync + 'static {
     /// How many replicas there are to be: while the store is away each takes that part of a limit, or less where more are alive.
     fn expected_replicas(&self) -> u32 {
         1
+    }
+
+    /// Which configuration this is, and when it was read; `None`: limits are never compared with those of other replicas.
+    fn loaded(&self) -> Option<Loaded> {
+        None
     }
 
     /// The organisation whose quota an answer was about, if it names one.

@@ -14,6 +14,7 @@ use crate::breaker::Breaker;
 use crate::exhausted::Exhausted;
 use crate::floor;
 use crate::holds::{Holds, Slot};
+use crate::in_force;
 use crate::provisional::{MOST_PROVISIONAL, Provisional};
 use crate::sketch::Sketch;
 use crate::units::{FleetTime, Milli};
@@ -39,6 +40,8 @@ pub fn merge(stored: &ScopeValue, remembered: &ScopeValue) -> ScopeValue {
         lineage: stored.lineage.joined(&remembered.lineage),
         // Who leads is what the store says: a memory of a lead is worth nothing.
         leader: stored.leader.clone(),
+        in_force: in_force::later(stored.in_force, remembered.in_force),
+        keeps_limits: stored.keeps_limits,
     }
 }
 

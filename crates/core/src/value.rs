@@ -9,6 +9,7 @@ use crate::exhausted::{Exhausted, LONGEST_INTERVAL};
 use crate::fair::{CrewTurns, LINGER};
 use crate::floor::Floor;
 use crate::holds::Holds;
+use crate::in_force::{InForce, Loaded, Meeting, meet};
 use crate::leader::{LEADS_FOR, Leader};
 use crate::lineage::Lineage;
 use crate::plan::{BucketId, BucketPlan, GroupPlan, Refill};
@@ -52,6 +53,11 @@ pub struct ScopeValue {
     pub lineage: Lineage,
     /// Which replica decides about it.
     pub leader: Option<Leader>,
+    /// Whose configuration its limits come from.
+    pub in_force: Option<InForce>,
+    /// Whether buckets that are there keep their limits, because the configuration in force is not the one read here. Says
+    /// something of this replica, and is not stored.
+    pub keeps_limits: bool,
 }
 
 /// The state of one group of models.
@@ -136,12 +142,13 @@ impl ScopeValue {
             }
         };
         let is_new = self.groups.get(group).is_some_and(|group| group.granted == 0);
+        let keeps_limits = self.keeps_limits;
         let buckets: Vec<usize> = plan
             .buckets
             .iter()
             .map(|bucket| match self.position(&bucket.id) {
                 Some(index) => {
-                    if let Some(state) = self.buckets.get_mut(index) {
+                    if let Some(state) = self.buckets.get_mut(index).filter(|_| !keeps_limits) {
                         state.replan(bucket, now);
                     }
                     index
@@ -159,6 +166,17 @@ impl ScopeValue {
             }
         }
         Binding { plan, group, buckets }
+    }
+
+    /// Compares the configuration read here with the one that the limits come from; to be called before anything is bound.
+    /// Returns whether its own was put in force.
+    pub fn meet(&mut self, mine: &Loaded, now: FleetTime) -> bool {
+        let meeting = meet(self.in_force, mine, now);
+        self.keeps_limits = meeting == Meeting::Follows;
+        if let Meeting::Takes(new) = meeting {
+            self.in_force = Some(new);
+        }
+        matches!(meeting, Meeting::Takes(_))
     }
 
     /// Those of the buckets at these positions that refill.
@@ -323,6 +341,42 @@ mod tests {
         let bucket = &mut value.buckets[binding.buckets[0]];
         bucket.start(now, Milli::from_units(1));
         bucket.level_at(now).unwrap().as_units_floor()
+    }
+
+    /// Two replicas with different files take turns at one value: its limit does not swing, and no turn refills it (LC06).
+    #[test]
+    fn different_files_do_not_take_turns() {
+        use crate::in_force::ConfigHash;
+        let start = FleetTime::from_secs(1_800_000_000);
+        let slow = |limit| {
+            let mut plan = (*plan()).clone();
+            plan.buckets[0].limit = Some(limit);
+            Arc::new(plan)
+        };
+        let loaded = |hash, secs, is_reload| Loaded { hash: ConfigHash(hash), at: start + Span::from_secs(secs), is_reload };
+        let (old, new) = (loaded(1, 0, false), loaded(2, 10, true));
+        let mut value = ScopeValue::default();
+        let mut turn = |mine: &Loaded, limit, secs: i64| {
+            let now = start + Span::from_secs(secs);
+            value.meet(mine, now);
+            let binding = value.bind(&slow(limit), now);
+            let bucket = &mut value.buckets[binding.buckets[0]];
+            bucket.start(now, Milli::from_units(1));
+            bucket.level.amount -= Milli::from_units(1);
+            (bucket.plan.limit, bucket.level.amount, value.keeps_limits)
+        };
+        assert_eq!(turn(&old, 600, 1).0, Some(600));
+        let mut before = turn(&new, 60, 11);
+        assert_eq!((before.0, before.2), (Some(60), false), "who has just read a new file says what holds");
+        for secs in 0..20 {
+            let (mine, limit) = if secs % 2 == 0 { (&old, 600) } else { (&new, 60) };
+            let after = turn(mine, limit, 11);
+            assert_eq!((after.0, after.2), (Some(60), secs % 2 == 0), "the other one follows");
+            assert!(after.1 < before.1, "no turn gives anything back: {before:?} {after:?}");
+            before = after;
+        }
+        let reread = Loaded { is_reload: true, ..loaded(2, 60, true) };
+        assert_eq!(turn(&reread, 60, 61).2, false, "until it has read the same file");
     }
 
     /// I-10: a value that was lost is never a full bucket, until its window has passed.

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use paceline_config::{Config, ConfigErrors, Overrides};
 use paceline_coordinator::{Configured, Coordinator};
+use paceline_core::units::{FleetTime, Span};
 use paceline_store::Store;
 use paceline_telemetry::{ReloadResult, Telemetry};
 use tokio::sync::{Mutex, Notify};
@@ -26,11 +27,20 @@ pub(crate) struct InForce {
     configured: Arc<Configured>,
     hash: String,
     since: Instant,
+    /// In fleet time.
+    at: FleetTime,
 }
 
 impl InForce {
-    pub(crate) fn new(config: Config) -> Self {
-        Self { hash: config.hash(), configured: Arc::new(Configured::new(config)), since: Instant::now() }
+    /// `at`: fleet time; `is_reload`: it takes the place of another one.
+    pub(crate) fn new(config: Config, at: FleetTime, is_reload: bool) -> Self {
+        let hash = config.hash();
+        Self { hash, configured: Arc::new(Configured::new(config).loaded_at(at, is_reload)), since: Instant::now(), at }
+    }
+
+    /// The same as read at another instant, when the service starts.
+    pub(crate) fn read_at(self, at: FleetTime) -> Self {
+        Self::new(self.config().clone(), at, false)
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -138,7 +148,11 @@ impl<S: Store> Reloader<S> {
                 "the store changed, and that needs a restart; until then the old one holds"
             );
         }
-        let next = InForce::new(config);
+        let next = {
+            // Also where fleet time stands still the later one is the later one.
+            let at = self.0.coordinator.now().max(before.at + Span::from_micros(1));
+            InForce::new(config, at, true)
+        };
         if next.hash == before.hash {
             return Reloaded::Unchanged;
         }

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use paceline_config::Overrides;
 use paceline_coordinator::trace::Trace;
 use paceline_coordinator::{Coordinator, Options as CoordinatorOptions};
+use paceline_core::units::FleetTime;
 use paceline_proto::FILE_DESCRIPTOR_SET;
 use paceline_proto::v1::admin_server::AdminServer;
 use paceline_proto::v1::rate_limiter_server::RateLimiterServer;
@@ -96,7 +97,7 @@ impl Server {
         let (grpc_addr, http_addr) = (listener::local_addr(&grpc, "gRPC")?, listener::local_addr(&http, "HTTP")?);
 
         let telemetry = Telemetry::new(TelemetryOptions { version: env!("CARGO_PKG_VERSION"), ..TelemetryOptions::default() })?;
-        let in_force = InForce::new(config);
+        let in_force = InForce::new(config, FleetTime::ZERO, false);
         telemetry.set_config_hash(in_force.hash());
         let was_given = options.store.is_some();
         let store = match options.store {
@@ -120,6 +121,9 @@ impl Server {
             address,
         })
         .await?;
+        // Fleet time is known once the store has answered.
+        let in_force = in_force.read_at(coordinator.now());
+        coordinator.reconfigure(in_force.configured()).await;
         let in_force = Arc::new(ArcSwap::from_pointee(in_force));
         let reloader =
             Reloader::new(options.config, options.overrides, in_force.clone(), coordinator.clone(), telemetry.clone());

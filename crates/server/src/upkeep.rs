@@ -61,7 +61,7 @@ pub(crate) async fn heartbeat<S: Store>(coordinator: Coordinator<S>, in_force: A
     let mut rounds = jittered(HEARTBEAT_EVERY);
     // A store that hung answers several beats at once otherwise.
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut is_away = false;
+    let (mut is_away, mut was_stale) = (false, false);
     loop {
         let hash = in_force.load().hash().to_owned();
         let beaten = timeout(HEARTBEAT_WITHIN, coordinator.heartbeat(env!("CARGO_PKG_VERSION"), &hash)).await;
@@ -76,6 +76,16 @@ pub(crate) async fn heartbeat<S: Store>(coordinator: Coordinator<S>, in_force: A
             _ => {}
         }
         is_away = why.is_some();
+        let is_stale = coordinator.is_config_stale();
+        match (is_stale, was_stale) {
+            (true, false) => tracing::warn!(
+                hash,
+                "config_stale: another replica has read a newer configuration, and its limits hold until this one has read it too"
+            ),
+            (false, true) => tracing::info!(hash, "the limits are those of the configuration read here"),
+            _ => {}
+        }
+        was_stale = is_stale;
         rounds.tick().await;
     }
 }

@@ -19,6 +19,7 @@ use paceline_core::exhausted::Exhausted;
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, LaneTurn, Turn};
 use paceline_core::floor::Floor;
 use paceline_core::holds::Holds;
+use paceline_core::in_force::{ConfigHash, InForce};
 use paceline_core::leader::Leader;
 use paceline_core::level::Level;
 use paceline_core::lineage::{Lineage, Writer};
@@ -105,6 +106,8 @@ fn value() -> ScopeValue {
             Writer { replica: 7, commits: 1 },
         ]),
         leader: Some(Leader { replica: 7, address: Arc::from("10.0.0.7:7070"), until: NOW + Span::from_millis(900) }),
+        in_force: Some(InForce { hash: ConfigHash(0xc0ff_ee00), since: NOW - Span::from_secs(3_600), before: ConfigHash(77) }),
+        keeps_limits: false,
     }
 }
 

@@ -270,6 +270,7 @@ impl Scope {
     pub fn step<R: Rng + ?Sized>(&mut self, inputs: Vec<Input>, now: FleetTime, rng: &mut R) -> Effects {
         let mut fx = Effects::default();
         self.expire(now, &mut fx);
+        self.meet_settings(now);
         // What was merged may have another floor or limit.
         fx.changed |= std::mem::take(&mut self.is_unsaved);
         let mut recheck = std::mem::take(&mut self.is_adopted);
@@ -333,6 +334,7 @@ impl Scope {
             Input::Settings(settings) => {
                 self.settings = settings;
                 self.plans.clear();
+                fx.changed |= self.meet_settings(now);
                 self.replan_waiting(now);
                 return true;
             }
@@ -488,6 +490,11 @@ impl Scope {
         }
         self.plans.insert(model.to_string(), plan.clone());
         Ok(plan)
+    }
+
+    /// Finds out whether the limits are those of the configuration read here. Returns whether they are from now on.
+    fn meet_settings(&mut self, now: FleetTime) -> bool {
+        self.settings.loaded().is_some_and(|mine| self.value.meet(&mine, now))
     }
 
     fn next_serial(&mut self, now: FleetTime) -> Serial {

@@ -1,6 +1,8 @@
 //! Replicas that share the state: they see each other, and miss each other.
 
-use crate::support::{CONFIG, Service, until};
+use paceline_core::units::Span;
+
+use crate::support::{CONFIG, Service, ask, until};
 
 async fn live(service: &Service) -> Option<u64> {
     let (_, _, page) = service.get("/metrics").await;
@@ -23,4 +25,38 @@ async fn replicas_are_counted_shown_and_leave_when_they_stop() {
     other.stop();
     other.ended().await;
     until("one that stops is not counted", async || live(&one).await == Some(1)).await;
+}
+
+/// The limit of `m` as a replica decides by it, after one more call there.
+async fn limit_at(service: &Service, call: &str) -> Option<u64> {
+    service.limiter().await.acquire(ask(call, "m")).await.unwrap();
+    service.scope().await.buckets.iter().find(|bucket| bucket.label == "requests" && bucket.group == "m")?.limit_effective
+}
+
+async fn is_stale(service: &Service) -> bool {
+    service.get("/metrics").await.2.contains("paceline_config_stale 1")
+}
+
+/// LC06: a file that one replica has read holds for those that have not.
+#[tokio::test]
+async fn who_has_an_older_file_follows_the_newer_one() {
+    let mut one = Service::start().await;
+    let other = one.beside(CONFIG).await;
+    assert_eq!(limit_at(&one, "a").await, Some(60));
+    one.advance(Span::from_secs(1));
+    one.folder.write("paceline.yaml", &CONFIG.replace("60/min", "30/min"));
+    one.reloader.reload("the test").await;
+    assert_eq!(limit_at(&one, "b").await, Some(30));
+    // It stops, and the one with the older file decides.
+    one.stop();
+    one.ended().await;
+    for call in 0..3 {
+        assert_eq!(limit_at(&other, &format!("c{call}")).await, Some(30), "what holds does not swing back");
+        other.advance(Span::from_secs(2));
+    }
+    until("it says that its file is the older one", async || is_stale(&other).await).await;
+    other.folder.write("paceline.yaml", &CONFIG.replace("60/min", "30/min"));
+    other.reloader.reload("the test").await;
+    assert_eq!(limit_at(&other, "d").await, Some(30));
+    until("until it has the same one", async || !is_stale(&other).await).await;
 }

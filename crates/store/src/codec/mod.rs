@@ -6,6 +6,7 @@
 mod bounds;
 mod calls;
 mod header;
+mod in_force;
 mod pace;
 mod read;
 #[cfg(test)]

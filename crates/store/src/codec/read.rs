@@ -42,6 +42,8 @@ pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
         provisional: provisional(stored.provisional, &mut checks),
         lineage: lineage(&stored.writers, &mut checks),
         leader: None,
+        in_force: stored.in_force.and_then(|stored| super::in_force::read(&stored, checks.instant(stored.since), now)),
+        keeps_limits: false,
     };
     let of_buckets = checks.found;
     let usage = super::usage::read(stored.usage, &mut checks);

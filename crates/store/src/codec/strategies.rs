@@ -13,6 +13,7 @@ use paceline_core::exhausted::{Exhausted, LONGEST_INTERVAL};
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, LaneTurn, Turn};
 use paceline_core::floor::Floor;
 use paceline_core::holds::{Holds, Slot};
+use paceline_core::in_force::{ConfigHash, InForce};
 use paceline_core::leader::Leader;
 use paceline_core::level::{Level, Rate};
 use paceline_core::lineage::{Lineage, Writer};
@@ -42,9 +43,18 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
     let groups = btree_map(name(), group(), 0..4)
         .prop_map(|groups| groups.into_iter().map(|(key, state)| GroupState { key: Arc::from(key), ..state }).collect());
     let refusal = of((name(), instant()).prop_map(|(group, at)| (Arc::from(group), at)));
-    let stops = (of(exhausted()), vec(provisional(), 0..4), lineage(), of(leader()));
+    let stops = (of(exhausted()), vec(provisional(), 0..4), lineage(), of(leader()), of(in_force()));
     (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros(), usage(), stops).prop_map(
-        |(buckets, groups, floor, last_refusal, repaired, lost_at, usage, (exhausted, provisional, lineage, leader))| {
+        |(
+            buckets,
+            groups,
+            floor,
+            last_refusal,
+            repaired,
+            lost_at,
+            usage,
+            (exhausted, provisional, lineage, leader, in_force),
+        )| {
             let lost_at = FleetTime::from_micros(lost_at);
             let repaired = u64::from(repaired);
             ScopeValue {
@@ -59,6 +69,8 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
                 provisional,
                 lineage,
                 leader,
+                in_force,
+                keeps_limits: false,
             }
         },
     )
@@ -92,6 +104,14 @@ fn provisional() -> impl Strategy<Value = Provisional> {
 fn leader() -> impl Strategy<Value = Leader> {
     let place = (any::<u32>(), "[a-z0-9.]{1,20}:[0-9]{1,5}", instant());
     place.prop_map(|(replica, address, until)| Leader { replica, address: Arc::from(address), until })
+}
+
+fn in_force() -> impl Strategy<Value = InForce> {
+    (1..u128::MAX, 0..=NOW.as_micros(), any::<u128>()).prop_map(|(hash, since, before)| InForce {
+        hash: ConfigHash(hash),
+        since: FleetTime::from_micros(since),
+        before: ConfigHash(before),
+    })
 }
 
 fn lineage() -> impl Strategy<Value = Lineage> {

@@ -36,6 +36,20 @@ pub(super) struct Scope {
     /// Which replica decides.
     #[prost(message, optional, tag = "91")]
     pub(super) leader: Option<Leader>,
+    /// Whose configuration its limits come from.
+    #[prost(message, optional, tag = "92")]
+    pub(super) in_force: Option<InForce>,
+}
+
+/// Hashes are 16 bytes, big endian; none: empty.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct InForce {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) hash: Bytes,
+    #[prost(int64, tag = "2")]
+    pub(super) since: i64,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub(super) before: Bytes,
 }
 
 #[derive(Clone, PartialEq, Message)]

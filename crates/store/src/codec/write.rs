@@ -30,6 +30,8 @@ pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
         provisional,
         lineage,
         leader,
+        in_force,
+        keeps_limits: _,
     } = value;
     let refusal = last_refusal.as_ref();
     wire::Scope {
@@ -48,6 +50,7 @@ pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
             address: leader.address.to_string(),
             until: leader.until.as_micros(),
         }),
+        in_force: in_force.as_ref().map(super::in_force::write),
     }
 }
 
