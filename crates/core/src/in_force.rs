@@ -126,7 +126,7 @@ mod tests {
                 loaded.iter().map(|(hash, secs, is_reload)| Loaded { is_reload: *is_reload, ..started(*hash, *secs) }).collect();
             let (mut value, mut now, mut taken) = (None, at(50), 0);
             for (who, later) in turns {
-                now += Span::from_secs(later);
+                now = now + Span::from_secs(later);
                 let Some(mine) = replicas.get(who % replicas.len()) else { continue };
                 if let Meeting::Takes(new) = meet(value, mine, now) {
                     prop_assert!(value.is_none_or(|old: InForce| (new.since, new.hash) > (old.since, old.hash)));
