@@ -34,7 +34,7 @@ async fn limit_at(service: &Service, call: &str) -> Option<u64> {
 }
 
 async fn is_stale(service: &Service) -> bool {
-    service.get("/metrics").await.2.contains("paceline_config_stale 1")
+    service.get("/metrics").await.2.lines().any(|line| line == "paceline_config_stale 1")
 }
 
 /// LC06: a file that one replica has read holds for those that have not.
