@@ -376,7 +376,7 @@ mod tests {
             before = after;
         }
         let reread = Loaded { is_reload: true, ..loaded(2, 60, true) };
-        assert_eq!(turn(&reread, 60, 61).2, false, "until it has read the same file");
+        assert!(!turn(&reread, 60, 61).2, "until it has read the same file");
     }
 
     /// I-10: a value that was lost is never a full bucket, until its window has passed.
