@@ -86,7 +86,7 @@ fn what_fails_ends_with_one_and_says_what_to_do() {
         (&["bench", "--addr", "127.0.0.1:1"][..], "start a service with `paceline serve`"),
         (&["bench", "--addr", "nowhere"][..], "HOST:PORT"),
         (&["serve", "--grpc", "7070"][..], "127.0.0.1:7070"),
-        (&["serve", "--store", "redis://localhost"][..], "store: memory"),
+        (&["serve", "--store", "sqlite://state.db"][..], "memory"),
         (&["serve", "--config", "/nowhere/paceline.yaml"][..], "check the path"),
         (&["serve", "--log-filter", "paceline=loud"][..], "crate=level"),
     ] {
