@@ -270,7 +270,13 @@ impl<S: Store> Actor<S> {
         let taken = memory::take_over(state.memory.as_ref(), stored, now);
         state.epoch = taken.epoch;
         if let Some(loss) = taken.loss {
-            tracing::warn!(scope = %self.key, ?loss, "the store has less than was written; going on with what is remembered");
+            let target = self.scope.target();
+            tracing::warn!(
+                provider = target.provider,
+                account = target.account,
+                ?loss,
+                "the store has less than was written; going on with what is remembered"
+            );
             self.recorder.merged(loss);
         }
         Ok(taken)

@@ -33,7 +33,7 @@ struct ClassGauges {
 
 impl Drop for Gauges {
     fn drop(&mut self) {
-        self.set_degraded(false);
+        let _ = self.set_degraded(false);
     }
 }
 
@@ -44,12 +44,13 @@ impl Gauges {
         gauges
     }
 
-    /// Whether this replica decides the scope without the store.
-    pub(crate) fn set_degraded(&self, is_degraded: bool) {
+    /// Whether this replica decides the scope without the store. True when it is the first one, or was the last one: what all
+    /// scopes meet together is told once.
+    pub(crate) fn set_degraded(&self, is_degraded: bool) -> bool {
         match (self.is_degraded.swap(is_degraded, Ordering::Relaxed), is_degraded) {
-            (false, true) => _ = self.all_degraded.fetch_add(1, Ordering::Relaxed),
-            (true, false) => _ = self.all_degraded.fetch_sub(1, Ordering::Relaxed),
-            _ => {}
+            (false, true) => self.all_degraded.fetch_add(1, Ordering::Relaxed) == 0,
+            (true, false) => self.all_degraded.fetch_sub(1, Ordering::Relaxed) == 1,
+            _ => false,
         }
     }
 

@@ -57,7 +57,8 @@ impl<S: Store> Actor<S> {
 
     /// Goes on alone after these commits, of which nobody knows whether they were written: what they granted counts as spent.
     pub(crate) fn lose_commits(&mut self, state: &mut State, flights: Vec<Flight>, error: &StoreError) {
-        tracing::warn!(scope = %self.key, %error, "the store does not answer; going on with this replica's part of each limit");
+        let target = self.scope.target();
+        tracing::debug!(provider = target.provider, account = target.account, %error, "decided without the store from now on");
         let now = self.inner.store.now();
         for flight in flights.into_iter().rev() {
             let (replies, events) = self.scope.land_alone(flight.fx, now);
@@ -67,7 +68,14 @@ impl<S: Store> Actor<S> {
         self.begin_unread(state, now);
         let written = state.memory.as_ref().and_then(|memory| memory.value(now)).unwrap_or_default();
         self.scope.go_alone(written, self.inner.among(), now);
-        self.gauges.set_degraded(true);
+        if self.gauges.set_degraded(true) {
+            let target = self.scope.target();
+            tracing::warn!(
+                provider = target.provider, account = target.account, among = self.inner.among(), %error,
+                "the store does not answer; this replica goes on with its part of each limit, or denies where `on_store_down: closed` \
+                 (the first account is named, `paceline_degraded` counts them)"
+            );
+        }
         state.outage = Some(Outage::new(&mut state.rng));
         state.wake_at = Some(now);
     }
@@ -93,12 +101,16 @@ impl<S: Store> Actor<S> {
         match taken {
             Ok(taken) => {
                 self.scope.rejoin(taken.value, state.written_at(), now);
-                self.gauges.set_degraded(false);
+                let is_last = self.gauges.set_degraded(false);
                 self.lead.see(self.scope.value().leader.as_ref());
                 state.outage = None;
                 // What was done alone is written at once.
                 state.wake_at = Some(now);
-                tracing::info!(scope = %self.key, after = ?since.elapsed(), "the store answers again");
+                let target = self.scope.target();
+                tracing::debug!(provider = target.provider, account = target.account, "decided with the store again");
+                if is_last {
+                    tracing::info!(after = ?since.elapsed(), "the store answers again; no account is decided without it any more");
+                }
             }
             Err(error) => {
                 self.lead.keep(now);

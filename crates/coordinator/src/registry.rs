@@ -108,7 +108,7 @@ impl Change {
                 replica = announced.id,
                 address = announced.address,
                 live,
-                "a replica shares the state no more: it stopped, or has not been heard of for {REPLICA_LIFE}"
+                "a replica shares the state no more: it stopped, was not heard of for {REPLICA_LIFE}, or the store lost its list and it has not announced itself again yet"
             );
         }
     }

@@ -224,7 +224,7 @@ pub const ORDER_LOST: Metric = Metric {
     kind: Kind::Counter,
     unit: "{call}",
     labels: &["provider"],
-    help: "Calls whose place in line could not be kept, as when their ticket cannot be read any more; they begin at the end.",
+    help: "Calls whose order among all could not be kept: decided here while another replica leads and does not answer, or with a ticket that cannot be read any more.",
     question: "Is anybody overtaken?",
     series: SeriesBound::PerProvider(1),
 };

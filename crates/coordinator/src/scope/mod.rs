@@ -172,6 +172,11 @@ impl Scope {
         }
     }
 
+    /// Provider and account; its model is empty.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// The value as this replica has it.
     pub fn value(&self) -> &ScopeValue {
         &self.value

@@ -135,7 +135,7 @@ impl Slot {
     fn failed(&self, error: ConnectError, failures: u32) {
         // The first of a row is news, then one in a while.
         if failures.is_power_of_two() || failures == 0 {
-            tracing::warn!(failures, "no connection to Redis: {error}");
+            tracing::warn!(attempt = failures.saturating_add(1), "no connection to Redis: {error}");
         }
         self.common.observer.failed(error.failure);
         self.note(error);
