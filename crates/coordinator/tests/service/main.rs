@@ -12,6 +12,7 @@ mod leading;
 mod losses;
 mod replicas;
 mod rest;
+mod settling;
 mod stores;
 
 use std::sync::Arc;

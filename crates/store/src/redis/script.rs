@@ -301,3 +301,35 @@ fn newest(count: usize, mut parts: impl Iterator<Item = Value>) -> Result<Vec<Op
     }
     Ok(cells)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    /// RC02: scripts touch no key that was not declared, so that a cluster knows where they belong.
+    #[test]
+    fn scripts_touch_declared_keys_alone() {
+        for script in [&COMMIT, &RECORDS, &LOAD, &REPAIR, &META, &SWAP] {
+            let code: Vec<&str> = script.source.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+            let code = code.join("\n");
+            let mut calls = code.split("redis.call(").skip(1).peekable();
+            assert!(calls.peek().is_some() && !code.contains("redis.pcall("), "{code}");
+            for call in calls {
+                let key = call.split_once(", ").map_or("", |(_, key)| key);
+                let declared = ["KEYS[", "unpack(KEYS"].iter().any(|known| key.starts_with(known))
+                    || (key.starts_with("key,") && code.contains("local key, count = KEYS["));
+                assert!(declared || call.starts_with("'TIME')"), "redis.call({call}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_none() {
+        let (mine, other) = (RequestId([1; 8]), Value::BulkString(vec![2; 8]));
+        assert_eq!(mine.open(Value::BulkString(vec![1; 8])), Ok(Vec::new()));
+        for foreign in [other.clone(), Value::Array(vec![other]), Value::Array(Vec::new()), Value::Nil, Value::Okay] {
+            assert_eq!(mine.open(foreign), Err(Foreign));
+        }
+    }
+}

@@ -170,7 +170,7 @@ async fn no_storm_of_connections_after_a_restart() {
     assert!(busiest.unwrap_or(0) <= 22, "{busiest:?} connections within a second");
 }
 
-/// A restart, with and without what was stored, and while the server still reads its disk.
+/// A restart, with and without what was stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_is_over_soon() {
     let mut server = Server::start(Options::new().line("appendonly yes").line("appendfsync always"));
@@ -182,11 +182,6 @@ async fn a_restart_is_over_soon() {
     server.start_again();
     println!("restart: well after {:?}", until_well(&store, SOON).await);
     assert_eq!(store.load(&kept).await.unwrap().version, version);
-    // Loading for a second: 2,000 keys of which each takes half a millisecond.
-    let mut client = server.client();
-    client.run(&["CONFIG", "SET", "key-load-delay", "500"]);
-    client.run(&["CONFIG", "REWRITE"]);
-    client.run(&["EVAL", "for i = 1, 2000 do redis.call('SET', 'fill' .. i, i) end", "0"]);
     server.run(&["FLUSHALL"]);
     println!("flushed: well after {:?}", until_well(&store, SOON).await);
     assert_eq!(store.load(&kept).await, Ok(Loaded::default()), "the store shows a loss as it is");

@@ -1,0 +1,161 @@
+//! The coordinator over a real server: what it makes of an older copy that takes over, and of numbers that somebody damaged.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use paceline_coordinator::api::{AcquireRequest, Answer};
+use paceline_coordinator::{Coordinator, Options};
+use paceline_core::units::{FleetTime, Milli, Span};
+use paceline_core::value::ScopeValue;
+use paceline_store::codec::{Header, decode, encode};
+use paceline_store::{RedisStore, ScopeKey, Store, Unobserved};
+use paceline_telemetry::Telemetry;
+use paceline_tests::proxy::Proxy;
+use paceline_tests::servers::{Server, wait_until};
+
+use support::{ask, limits};
+
+/// A bucket that hardly refills while a test runs.
+const SLOW: &str = "limits: {requests: {limit: 100, per: 1h}}";
+
+/// A replica with connections of its own.
+struct Replica {
+    coordinator: Coordinator<Arc<RedisStore>>,
+    telemetry: Telemetry,
+    store: Arc<RedisStore>,
+    name: &'static str,
+}
+
+impl Replica {
+    async fn at(port: u16, name: &'static str, configured: &str) -> Self {
+        let store = connected(port).await;
+        let telemetry = Telemetry::new(Default::default()).unwrap();
+        let settings = limits(configured);
+        let options = Options { store: store.clone(), settings, telemetry: telemetry.clone(), trace: None, address: None };
+        Self { coordinator: Coordinator::new(options).await.unwrap(), telemetry, store, name }
+    }
+
+    /// Asks until there is no slot any more, `most` times at most; how many there were.
+    async fn drain(&self, round: &str, most: usize) -> usize {
+        for granted in 0..most {
+            let name = format!("{} {round} {granted}", self.name);
+            let now = AcquireRequest { hold: Span::ZERO, max_wait: Some(Span::ZERO), ..ask(&name) };
+            if !matches!(self.coordinator.acquire(now).await.unwrap(), Answer::Granted(_)) {
+                return granted;
+            }
+        }
+        most
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let text = self.telemetry.render().unwrap();
+        let samples = text.lines().filter(|line| line.starts_with(name) && !line.starts_with('#'));
+        samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+}
+
+/// A store that has reached its server, on every connection that the scope of these tests may take.
+async fn connected(port: u16) -> Arc<RedisStore> {
+    let url = format!("redis://127.0.0.1:{port}?connections=1").parse().unwrap();
+    let store = Arc::new(RedisStore::open(url, Arc::new(Unobserved)));
+    well(&store).await;
+    store
+}
+
+async fn well(store: &RedisStore) {
+    let start = Instant::now();
+    while store.load(&scope()).await.is_err() {
+        assert!(start.elapsed() < Duration::from_secs(20), "the server is not reached");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn scope() -> ScopeKey {
+    ScopeKey::new("acme", "prod")
+}
+
+fn key() -> String {
+    format!("paceline:{{{}}}:s", scope())
+}
+
+/// RF11: a copy that lags takes over, with the bucket as it was before it was drained.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lagging_copy_that_takes_over_is_no_second_bucket() {
+    let mut primary = Server::redis();
+    let copy = Server::redis();
+    copy.run(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    let proxy = Proxy::before(primary.port());
+    let (one, two) = (Replica::at(proxy.port(), "one", SLOW).await, Replica::at(proxy.port(), "two", SLOW).await);
+    assert_eq!((one.drain("known to both", 5).await, two.drain("known to both", 5).await), (5, 5));
+    tokio::task::block_in_place(|| {
+        let held = primary.run(&["GET", &key()]);
+        wait_until("it is copied", Duration::from_secs(10), || copy.run(&["GET", &key()]) == held);
+        // From here on it lags.
+        copy.run(&["REPLICAOF", "NO", "ONE"]);
+    });
+    let start = Instant::now();
+    let rest = one.drain("the rest", 200).await;
+    assert!((88..=92).contains(&rest), "{rest} after 10 of 100");
+
+    proxy.lead_to(copy.port());
+    proxy.cut();
+    primary.kill();
+    let reached = connected(proxy.port()).await;
+    let older = decode(&reached.load(&scope()).await.unwrap().value.unwrap(), reached.now()).unwrap().value;
+    assert_eq!(older.buckets[0].fired, 10_000, "the copy has not heard of the rest");
+    for replica in [&one, &two] {
+        well(&replica.store).await;
+    }
+
+    let (first, second) = (one.drain("after", 200).await, two.drain("after", 200).await);
+    let refilled = start.elapsed().as_secs_f64() * 100.0 / 3_600.0;
+    let more = first + second;
+    assert!(more as f64 <= 2.0 + refilled, "{first} and {second} more, and {refilled:.1} refilled");
+    assert!(one.metric("paceline_state_merged_total") >= 1.0);
+}
+
+/// NU09: numbers in a value that is stored are set by hand; what is damaged begins again cautiously, the rest stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_numbers_in_the_server_block_nothing_and_open_nothing() {
+    const TWO: &str = "limits: {requests: {limit: 100, per: 1h}, tokens: {limit: 100000, per: 1h}}";
+    type Damage = fn(&mut ScopeValue);
+    let damages: [(&str, Damage); 6] = [
+        ("2^53 + 1", |value| value.buckets[0].level.amount = Milli::from_milli((1 << 53) + 1)),
+        ("the largest", |value| value.buckets[0].level.amount = Milli::from_milli(i64::MAX)),
+        ("the smallest", |value| value.buckets[0].level.amount = Milli::from_milli(i64::MIN)),
+        ("minus one", |value| value.buckets[0].level.amount = Milli::from_milli(-1)),
+        ("never", |value| value.buckets[0].level.as_of = FleetTime::from_micros(i64::MAX)),
+        ("before time began", |value| value.buckets[0].level.as_of = FleetTime::from_micros(i64::MIN)),
+    ];
+    let server = Server::redis();
+    let store = connected(server.port()).await;
+    for (what, damage) in damages {
+        server.run(&["FLUSHALL"]);
+        assert_eq!(Replica::at(server.port(), "before", TWO).await.drain(what, 5).await, 5);
+        let held = store.load(&scope()).await.unwrap().value.unwrap();
+        let mut value = decode(&held, store.now()).unwrap().value;
+        assert_eq!(&*value.buckets[0].plan.meter, "requests");
+        let tokens = value.buckets[1].clone();
+        damage(&mut value);
+        let bytes = encode(&Header::read(&held).unwrap(), &value);
+        server.client().run(&[b"SET", key().as_bytes(), &bytes]);
+
+        let fresh = Replica::at(server.port(), "after", TWO).await;
+        let granted = fresh.drain(what, 200).await;
+        assert!(granted <= 2, "{what}: {granted} without a wait, where a second of refill is less than one");
+        if what != "minus one" {
+            assert!(fresh.metric("paceline_state_repaired_total") >= 1.0, "{what} is counted");
+        }
+        // Nobody waits longer than a call's refill, a window at the very most.
+        let waits = AcquireRequest { max_wait: Some(Span::from_secs(7_200)), hold: Span::ZERO, ..ask("waits") };
+        let answer = fresh.coordinator.acquire(waits).await.unwrap();
+        assert!(!matches!(answer, Answer::Denied(_)), "{what}: {answer:?}");
+        let after = decode(&store.load(&scope()).await.unwrap().value.unwrap(), store.now()).unwrap().value;
+        assert!(after.buckets[1].level.amount <= tokens.level.amount, "{what}: the other bucket goes on");
+        assert!(after.buckets[1].fired >= tokens.fired, "{what}");
+    }
+}
