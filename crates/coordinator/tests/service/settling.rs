@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use paceline_coordinator::api::{AcquireRequest, NotApplied, ReportRequest};
 use paceline_core::amounts::Amounts;
-use paceline_core::units::FleetTime;
+use paceline_core::units::{FleetTime, Span};
 use paceline_store::{
     Announcement, Commit, Committed, Loaded, MemoryStore, RecordKey, Replica, ScopeKey, Store, StoreError, TokenKeys,
 };
@@ -70,6 +70,8 @@ async fn te06_the_ledger_is_the_sum_of_what_was_used() {
     let mut used = 0;
     for n in 0..calls {
         let (grant, _) = service.worker(AcquireRequest { cost: cost([("tokens", 500)]), ..ask(&format!("{n}")) }).await;
+        // Long enough for the store to be taken for well again.
+        sleep(Span::from_millis(600)).await;
         // More than was reserved, and less.
         let actual = n * 37 % 1_000;
         let usage: Amounts = cost([("tokens", actual)]);
@@ -83,8 +85,11 @@ async fn te06_the_ledger_is_the_sum_of_what_was_used() {
         }
         used += actual;
     }
-    sleep(secs(5)).await;
-    assert!(flaky.commits.load(Ordering::Relaxed) > 2 * calls, "each call is two commits");
+    // A place of which it is open whether it was freed is held until its lease ends.
+    sleep(secs(65)).await;
+    let commits = flaky.commits.load(Ordering::Relaxed);
+    // What happens while the store is taken to be away is written together.
+    assert!(commits > calls, "{commits} commits");
     // As another replica reads it from the store.
     let other = crate::service(flaky.clone(), limits(DAY)).await;
     other.worker(AcquireRequest { cost: cost([("tokens", 500)]), ..ask("looks") }).await;

@@ -188,13 +188,16 @@ async fn commits_of_a_scope_arrive_in_their_order() {
             under_way.push(Box::pin(store.commit(&scope, next)));
         }
         let mut answers = Vec::new();
-        // Each is polled once, in order, before anybody is waited for.
+        // Each is polled once, in order, before anybody is waited for; on a busy machine an answer may be there by then.
+        let mut early = Vec::new();
         for commit in &mut under_way {
-            let first = std::future::poll_fn(|cx| std::task::Poll::Ready(commit.as_mut().poll(cx))).await;
-            assert!(first.is_pending());
+            early.push(std::future::poll_fn(|cx| std::task::Poll::Ready(commit.as_mut().poll(cx))).await);
         }
-        for commit in under_way {
-            answers.push(commit.await);
+        for (commit, early) in under_way.into_iter().zip(early) {
+            answers.push(match early {
+                std::task::Poll::Ready(answer) => answer,
+                std::task::Poll::Pending => commit.await,
+            });
         }
         assert!(answers.iter().all(|answer| matches!(answer, Ok(Committed::Done(_)))), "{answers:?}");
     }
