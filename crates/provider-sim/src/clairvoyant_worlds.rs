@@ -220,6 +220,9 @@ proptest! {
                 *at = Span::from_millis(phase);
             }
         }
+        // In a window another consumer catches up on what it did not get: that it got all in the end says nothing of when.
+        let may_have_waited = config.other.is_some()
+            && config.groups[0].limits.iter().any(|limit| matches!(limit.metering, Metering::FixedWindow { .. }));
         let calls = vec![Call::new("m", Cost::one()); count];
         let least = clairvoyant_makespan(&config, START, &calls, workers).unwrap();
         let mut provider = Provider::starting_at(config, START).unwrap();
@@ -240,7 +243,7 @@ proptest! {
             tries.push(Reverse((now + again, worker)));
         }
         let drained: Vec<_> = provider.levels(end).into_iter().map(|level| level.drained).collect();
-        let took = drained.iter().any(|drained| drained.got < drained.wanted);
+        let took = may_have_waited || drained.iter().any(|drained| drained.got < drained.wanted);
         prop_assert!(took || end - START >= least, "{} sooner than {}: {:?}", end - START, least, drained);
     }
 

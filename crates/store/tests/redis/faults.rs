@@ -221,7 +221,7 @@ async fn fleet_time_goes_on_when_the_server_is_another() {
     contact(&one).await;
     contact(&two).await;
     let start = (Instant::now(), one.now());
-    assert!((one.now() - two.now()).to_duration() < Duration::from_millis(20), "both have the same time");
+    assert!((one.now() - two.now()).to_duration() < Duration::from_secs(1), "both have the same time");
     for offset_secs in [60_i64, -3_600] {
         // Whoever agreed on another offset has, in effect, set the clock.
         let held = server.run(&["HGET", "paceline:meta", "clock"]).text();
@@ -239,7 +239,8 @@ async fn fleet_time_goes_on_when_the_server_is_another() {
         }
         for store in [&one, &two] {
             let off = (store.now() - start.1).to_duration().abs_diff(start.0.elapsed());
-            assert!(off < Duration::from_millis(100), "off by {off:?}");
+            // A step would be a minute or an hour; a busy machine hands out what it measured late.
+            assert!(off < Duration::from_secs(2), "off by {off:?}");
         }
     }
     assert!(counts.steps() >= 1, "{counts:?}");
