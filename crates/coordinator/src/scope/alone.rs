@@ -1,5 +1,8 @@
 //! While the store does not answer: this replica decides with its part of each limit, and brings back what it did.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use paceline_core::alone::{Alone, divide};
 use paceline_core::denial::{Denial, Reason};
 use paceline_core::plan::{GroupPlan, StoreDown};
@@ -8,15 +11,14 @@ use paceline_core::report;
 use paceline_core::units::{FleetTime, Span};
 use paceline_core::value::ScopeValue;
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
 use super::effects::Undo;
 use super::{Answer, DecidedAs, Denied, Effects, Event, RecordChange, Reply, ReplyId, ReportInput, Scope, reply_to};
 use crate::inputs::print_of_lease;
 use crate::record::{CallKey, Record};
 use crate::wire;
 
+/// So many late records go with one commit: more would hold the store up longer than a request may take.
+const LATE_RECORDS: usize = 1_024;
 /// When to try again what needs the store.
 const AGAIN_AFTER: Span = Span::from_secs(1);
 
@@ -42,11 +44,8 @@ impl Scope {
     pub fn rejoin(&mut self, stored: ScopeValue, stored_at: FleetTime, now: FleetTime) {
         let Some(alone) = self.alone.take() else { return self.adopt(stored, now) };
         let value = alone.end(&stored, stored_at, &self.value, now);
-        let own: Vec<(CallKey, Record)> = self
-            .pending
-            .iter()
-            .filter_map(|change| self.records.get(&change.key).map(|record| (change.key, record.clone())))
-            .collect();
+        let own = |key: &CallKey| self.records.get(key).map(|record| (*key, record.clone()));
+        let own: Vec<(CallKey, Record)> = self.pending.keys().filter_map(own).collect();
         self.adopt_merged(value, now);
         own.into_iter().for_each(|(key, record)| self.know_record(key, record));
         self.plans.clear();
@@ -68,7 +67,7 @@ impl Scope {
                     self.back_in_line(*granted, &HashSet::new(), now);
                 }
                 Undo::Input(_) => {}
-                Undo::Pending(changes) => self.pending.extend(changes),
+                Undo::Pending(changes) => self.keep_for_later(changes, now),
             }
         }
         self.keep_for_later(fx.records.into_iter().filter(|change| !change.must_be_new), now);
@@ -81,34 +80,32 @@ impl Scope {
     pub(super) fn settle_alone(&mut self, now: FleetTime, fx: &mut Effects) {
         if self.alone.is_some() {
             let records = std::mem::take(&mut fx.records);
-            self.keep_for_later(records.into_iter(), now);
+            self.keep_for_later(records, now);
             fx.undo.clear();
             return;
         }
-        if self.pending.is_empty() {
-            return;
+        let keys: Vec<CallKey> = self.pending.keys().copied().take(LATE_RECORDS).collect();
+        let late: Vec<RecordChange> = keys.iter().filter_map(|key| self.pending.remove(key)).collect();
+        let written: HashSet<CallKey> = fx.records.iter().map(|change| change.key).collect();
+        let still_count = late.into_iter().filter(|change| change.record.keep_until() > now && !written.contains(&change.key));
+        let late: Vec<RecordChange> = still_count.collect();
+        if !late.is_empty() {
+            fx.changed = true;
+            fx.records.extend(late.iter().cloned());
+            fx.undo.push(Undo::Pending(late));
         }
-        let mut pending = std::mem::take(&mut self.pending);
-        pending.retain(|change| change.record.keep_until() > now);
-        for change in &pending {
-            if !fx.records.iter().any(|written| written.key == change.key) {
-                fx.records.push(change.clone());
-            }
-        }
-        fx.changed = true;
-        fx.undo.push(Undo::Pending(pending));
     }
 
-    fn keep_for_later(&mut self, records: impl Iterator<Item = RecordChange>, now: FleetTime) {
-        for change in records {
-            let change = RecordChange { must_be_new: false, ..change };
-            match self.pending.iter_mut().find(|known| known.key == change.key) {
-                Some(known) => *known = change,
-                None => self.pending.push(change),
-            }
-        }
+    /// Whether records wait that can be written now.
+    pub(super) fn has_late_records(&self) -> bool {
+        self.alone.is_none() && !self.pending.is_empty()
+    }
+
+    pub(super) fn keep_for_later(&mut self, records: impl IntoIterator<Item = RecordChange>, now: FleetTime) {
+        let late = records.into_iter().map(|change| (change.key, RecordChange { must_be_new: false, ..change }));
+        self.pending.extend(late);
         if self.pending.len() > self.pending_sweep_at {
-            self.pending.retain(|change| change.record.keep_until() > now);
+            self.pending.retain(|_, change| change.record.keep_until() > now);
             self.pending_sweep_at = (2 * self.pending.len()).max(1_024);
         }
     }

@@ -99,7 +99,7 @@ pub struct Scope {
     /// Set while the store does not answer and this replica decides by itself.
     alone: Option<paceline_core::alone::Alone>,
     /// Records that were not written because the store did not answer.
-    pending: Vec<RecordChange>,
+    pending: HashMap<CallKey, RecordChange>,
     /// How many of them there may be before those that are over are dropped.
     pending_sweep_at: usize,
     /// Calls in line when this replica was left alone: those of closed groups are refused in the next step.
@@ -156,7 +156,7 @@ impl Scope {
             is_unsaved: false,
             is_adopted: false,
             alone: None,
-            pending: Vec::new(),
+            pending: HashMap::new(),
             pending_sweep_at: 1_024,
             shut: Vec::new(),
             reads_late: false,
@@ -295,7 +295,8 @@ impl Scope {
             self.value.lineage.wrote(self.replica);
             self.take_lead(now);
         }
-        fx.wake_at = [pass.look_again_at, self.holds.first().map(|(at, _)| *at), self.queue.next_forgetting()]
+        let late = self.has_late_records().then_some(now);
+        fx.wake_at = [late, pass.look_again_at, self.holds.first().map(|(at, _)| *at), self.queue.next_forgetting()]
             .into_iter()
             .flatten()
             .min();

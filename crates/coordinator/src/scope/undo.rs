@@ -28,7 +28,7 @@ impl Scope {
                     again.push(input);
                 }
                 Undo::Ask(granted) => self.back_in_line(*granted, &retaken, now),
-                Undo::Pending(changes) => self.pending.extend(changes),
+                Undo::Pending(changes) => self.keep_for_later(changes, now),
             }
         }
         again

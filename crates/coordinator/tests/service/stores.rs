@@ -255,3 +255,21 @@ async fn holds_end_and_one_can_look_while_the_store_is_away() {
     waiting.await.unwrap().queued();
     assert!(service.coordinator.now() - start <= secs(4) + Span::from_millis(1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_records_are_brought_back_in_several_commits() {
+    let failing = Failing::new();
+    let service = service(failing.clone(), limits("limits: {requests: 600000/min}")).await;
+    service.grant(ask("first")).await;
+    failing.fail(true);
+    let mut leases = Vec::new();
+    for n in 0..3_000 {
+        leases.push(service.worker(ask(&format!("alone {n}"))).await.0.lease_id);
+    }
+    failing.fail(false);
+    sleep(secs(1)).await;
+    let other = crate::service(failing, limits("limits: {requests: 600000/min}")).await;
+    for lease in leases.iter().step_by(97) {
+        assert_eq!(other.coordinator.report(answered(lease, 200, &[])).await.unwrap().not_applied, None);
+    }
+}
