@@ -12,6 +12,10 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{bench, check_config, demo, explain, mock_provider, provider_files, serve, simulate, status};
 
+/// Many small things live as long as a call does; the system's allocator takes a quarter of the time of an acquire for them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const EXAMPLES: &str = "\
 Examples:
   # Run the service: state in memory, built-in catalogue, no configuration file needed

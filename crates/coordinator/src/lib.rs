@@ -15,6 +15,7 @@ mod front;
 mod gauges;
 mod inputs;
 mod lead;
+mod lease_body;
 pub mod memory;
 mod metrics;
 mod next;

@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::api::Watched;
 use crate::family::Family;
-use crate::wire::{self, LeaseWire, PartWire, RecordWire, ShadowWire};
+use crate::lease_body::LeaseBody;
+use crate::wire::{self, PartWire, RecordWire, ShadowWire};
 
 /// How long a record outlives its lease.
 pub(crate) const KEPT_AFTER_END: Span = Span::from_secs(60);
@@ -82,7 +83,7 @@ impl From<Record> for Kept {
 /// The record of one granted attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    pub(crate) lease: LeaseWire,
+    pub(crate) lease: LeaseBody,
     /// What was asked (target and cost), to tell a repetition from a different call under the same name.
     pub(crate) print: [u8; 16],
     /// Settled, released or given up.
@@ -132,7 +133,7 @@ impl Record {
     /// As stored.
     pub fn encode(&self) -> Vec<u8> {
         RecordWire {
-            lease: Some(self.lease.clone()),
+            lease: Some(self.lease.bytes().clone()),
             is_over: self.is_over,
             seq: self.seq,
             answered: self.answered,
@@ -164,7 +165,7 @@ impl Record {
 
     fn of_wire(stored: RecordWire) -> Option<Self> {
         Some(Self {
-            lease: stored.lease?,
+            lease: LeaseBody::read(stored.lease?)?,
             print: stored.ask_print.as_slice().try_into().ok()?,
             is_over: stored.is_over,
             was_released: stored.was_released,

@@ -183,8 +183,9 @@ pub(crate) struct TicketWire {
 /// The state of a lease, by idempotency key.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct RecordWire {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) lease: Option<LeaseWire>,
+    /// A [`LeaseWire`], as its token carries it.
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub(crate) lease: Option<bytes::Bytes>,
     #[prost(bool, tag = "2")]
     pub(crate) is_over: bool,
     #[prost(uint32, tag = "3")]
@@ -381,10 +382,15 @@ pub(crate) fn call_floor_of(until: Option<i64>, source: u32) -> Option<CallFloor
     until.map(|until| CallFloor { until: FleetTime::from_micros(until), source: source_of(source) })
 }
 
+/// Which grant it is.
+pub(crate) fn serial_of(lease: &LeaseWire) -> Serial {
+    lease.serial.clone().map(Serial::from).unwrap_or_default()
+}
+
 /// The part of a lease that the core acts on.
 pub(crate) fn lease_of(wire: &LeaseWire) -> Lease {
     Lease {
-        serial: wire.serial.clone().map(Serial::from).unwrap_or_default(),
+        serial: serial_of(wire),
         stamp: wire.stamp.clone().map(Serial::from).unwrap_or_default(),
         group: Arc::from(wire.group.as_str()),
         group_mark: wire.group_mark,

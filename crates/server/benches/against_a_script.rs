@@ -1,8 +1,10 @@
 //! What a slot costs: our coordinator over its store, next to one small script per acquire, on the same Redis in the same run.
 //!
 //! ```console
-//! $ cargo bench -p paceline-server --bench against_a_script -- [--seconds 5] [--in-flight 512] [--scopes 1000]
+//! $ cargo bench -p paceline-server --bench against_a_script -- [--seconds 5] [--in-flight 512] [--scopes 1000] [--only-scopes N]
 //! ```
+//!
+//! With `--only-scopes` ours is driven alone, with so many scopes: for a profiler.
 //!
 //! Both are driven as hard as they go, with as many asks in flight, from this process, over as many connections of the same client
 //! library. The plain script is a token bucket with the server's time; it keeps no order, no leases, no idempotency, and learns
@@ -24,6 +26,10 @@ use paceline_telemetry::Telemetry;
 use paceline_tests::servers::Server;
 use redis::aio::MultiplexedConnection;
 use serde_json::json;
+
+/// As in the binary, and for both.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A token bucket as one would write it: level and time of its last change in a hash, the server's clock.
 const SCRIPT: &str = "\
@@ -49,12 +55,19 @@ fn main() {
     let seconds = argument("--seconds", 5);
     let (in_flight, scopes) = (argument("--in-flight", 512), argument("--scopes", 1_000));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let length = Duration::from_secs(seconds);
+    let only = argument("--only-scopes", 0);
+    if only > 0 {
+        let load = Load { way: Way::Paceline, scopes: only, in_flight, length };
+        runtime.block_on(load.run(&Server::redis()));
+        return;
+    }
     for scopes in [1, scopes] {
         let mut costs = Vec::new();
         for way in [Way::Script, Way::Paceline] {
             // Each has a Redis of its own, so that neither pays for what the other left behind.
             let server = Server::redis();
-            let load = Load { way, scopes, in_flight, length: Duration::from_secs(seconds) };
+            let load = Load { way, scopes, in_flight, length };
             costs.push(runtime.block_on(load.run(&server)));
         }
         if let [script, ours] = costs.as_slice() {
@@ -100,9 +113,10 @@ impl Load {
             Way::Paceline => Side::Paceline(coordinator(server).await),
         });
         // Warm: connections, the script, every scope.
-        self.drive(&side, Duration::from_secs(1)).await;
+        let next = Arc::new(AtomicU64::new(0));
+        self.drive(&side, &next, Duration::from_secs(1)).await;
         let (own, redis, began) = (own_cpu(), redis_cpu(server), Instant::now());
-        let acquired = self.drive(&side, self.length).await;
+        let acquired = self.drive(&side, &next, self.length).await;
         let (own, redis, took) = (own_cpu() - own, redis_cpu(server) - redis, began.elapsed());
         let each_us = |time: Duration| time.as_secs_f64() * 1e6 / acquired as f64;
         let cost = Cost { per_second: acquired as f64 / took.as_secs_f64(), own_us: each_us(own), redis_us: each_us(redis) };
@@ -114,11 +128,10 @@ impl Load {
         cost
     }
 
-    /// Keeps asks in flight for so long; how many were granted.
-    async fn drive(self, side: &Arc<Side>, length: Duration) -> u64 {
+    /// Keeps asks in flight for so long, each with a number of its own from `next`; how many were granted.
+    async fn drive(self, side: &Arc<Side>, next: &Arc<AtomicU64>, length: Duration) -> u64 {
         let until = Instant::now() + length;
         let granted = Arc::new(AtomicU64::new(0));
-        let next = Arc::new(AtomicU64::new(0));
         let asking: Vec<_> = (0..self.in_flight)
             .map(|_| {
                 let (side, granted, next) = (side.clone(), granted.clone(), next.clone());

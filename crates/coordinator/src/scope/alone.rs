@@ -14,6 +14,7 @@ use paceline_core::value::ScopeValue;
 use super::effects::Undo;
 use super::{Answer, DecidedAs, Denied, Effects, Event, RecordChange, Reply, ReplyId, ReportInput, Scope, reply_to};
 use crate::inputs::print_of_lease;
+use crate::lease_body::LeaseBody;
 use crate::record::{CallKey, Record};
 use crate::wire;
 
@@ -62,7 +63,7 @@ impl Scope {
                 Undo::Ask(granted) => {
                     unheard.insert(granted.call.reply);
                     if let Some(record) = self.records.remove(&granted.call.input.key) {
-                        report::release(&mut self.value, &wire::lease_of(&record.lease));
+                        report::release(&mut self.value, &record.lease.lease());
                     }
                     self.back_in_line(*granted, &HashSet::new(), now);
                 }
@@ -167,7 +168,7 @@ impl Scope {
         let told = wire::lease_of(lease);
         Some(Record {
             print: print_of_lease(lease),
-            lease: lease.clone(),
+            lease: LeaseBody::of(lease),
             is_over: false,
             was_released: false,
             was_told_again: false,

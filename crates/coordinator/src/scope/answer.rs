@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use paceline_core::decide::Slot;
 use paceline_core::delays::{DelayPart, RunnerUp};
-use paceline_core::lease::CallFloor;
+use paceline_core::lease::{CallFloor, Charge};
 use paceline_core::mode::Mode;
 use paceline_core::outlook;
 use paceline_core::plan::{CONCURRENCY, Class};
@@ -20,6 +20,7 @@ use super::undo::waited_so_far;
 use super::view::count;
 use super::{Call, Effects, Event, Scope, from_now, reply_to};
 use crate::api::{Answer, Grant, Queued, Target, USE_WITHIN, Watched};
+use crate::lease_body::LeaseBody;
 use crate::record::Record;
 use crate::scope::DecidedAs;
 use crate::token::Kind;
@@ -39,9 +40,12 @@ impl Scope {
         self.usual.note_costs(&slot.charges);
         let above = self.join_family(&call.input.request, now, fx);
         let mode = if watched.is_some() { Mode::Shadow } else { Mode::Enforce };
-        let (mut record, grant) = self.record(&ask, &call, &slot, mode, watched, now);
-        record.lease.above = above.into_iter().map(|key| key.0.to_vec()).collect();
-        let grant = Grant { lease_id: self.token_of(&record.lease), ..grant };
+        let lease = LeaseWire {
+            above: above.into_iter().map(|key| key.0.to_vec()).collect(),
+            held_back: watched.as_ref().is_some_and(|would| would.wait > Span::ZERO || would.denial.is_some()),
+            ..self.lease(&ask, &call, &slot, mode, now)
+        };
+        let (record, grant) = self.record(&lease, &ask, &call, &slot, watched, now);
         self.move_flight(ask.class, None, Some(slot.hold_until));
         let event = Event::Decided {
             model: Arc::from(call.input.request.target.model.as_str()),
@@ -61,18 +65,16 @@ impl Scope {
 
     /// What is kept of a slot, and its grant.
     pub(super) fn record(
-        &mut self,
+        &self,
+        lease: &LeaseWire,
         ask: &Ask,
         call: &Call,
         slot: &Slot,
-        mode: Mode,
         watched: Option<Watched>,
         now: FleetTime,
     ) -> (Record, Grant) {
-        let held_back = watched.as_ref().is_some_and(|would| would.wait > Span::ZERO || would.denial.is_some());
-        let lease = LeaseWire { mode: wire::mode_number(mode), held_back, ..self.lease(ask, call, slot, now) };
         let record = Record {
-            lease,
+            lease: LeaseBody::of(lease),
             print: call.input.print,
             is_over: false,
             was_released: false,
@@ -88,50 +90,47 @@ impl Scope {
             delays: slot.delays.clone(),
             shadow: watched.map(Box::new),
         };
-        let mut grant = self.grant_again(&record, now);
+        let mut grant = self.grant(&record, lease, &slot.charges, now);
         grant.estimated = estimated(ask, slot, &grant);
         grant.place_lost = call.place_lost;
         grant.runner_up = slot.runner_up.clone();
         (record, grant)
     }
 
-    fn token_of(&self, lease: &LeaseWire) -> String {
-        URL_SAFE_NO_PAD.encode(self.keyring.seal(Kind::Lease, &lease.encode_to_vec()))
-    }
-
     /// The grant that a record stands for, with `wait` counted from now.
     pub(super) fn grant_again(&self, record: &Record, now: FleetTime) -> Grant {
-        let lease = wire::lease_of(&record.lease);
+        let lease = record.lease.wire();
+        self.grant(record, &lease, &wire::lease_of(&lease).charges, now)
+    }
+
+    fn grant(&self, record: &Record, lease: &LeaseWire, charges: &[Charge], now: FleetTime) -> Grant {
         let mut reserved: BTreeMap<String, u64> = BTreeMap::new();
-        for charge in lease.charges.iter().filter(|charge| !charge.held || &*charge.bucket.name != CONCURRENCY) {
+        for charge in charges.iter().filter(|charge| !charge.held || &*charge.bucket.name != CONCURRENCY) {
             let units = charge.amount.as_units_floor();
             let meter = self.value.position(&charge.bucket).and_then(|index| self.value.buckets.get(index));
             let meter = meter.map_or_else(|| charge.bucket.name.to_string(), |bucket| bucket.plan.meter.to_string());
             let most = reserved.entry(meter).or_default();
             *most = units.max(*most);
         }
+        let send_at = FleetTime::from_micros(lease.send_at);
         Grant {
-            lease_id: self.token_of(&record.lease),
-            target: Target {
-                provider: record.lease.provider.clone(),
-                account: record.lease.account.clone(),
-                model: record.lease.model.clone(),
-            },
-            wait: from_now(lease.send_at, now),
+            lease_id: URL_SAFE_NO_PAD.encode(self.keyring.seal(Kind::Lease, record.lease.bytes())),
+            target: Target { provider: lease.provider.clone(), account: lease.account.clone(), model: lease.model.clone() },
+            wait: from_now(send_at, now),
             // From the slot on, or from now where that has passed: a repeated grant is no longer good than the first.
-            use_within: from_now(FleetTime::from_micros(record.lease.use_by), now.max(lease.send_at)),
-            ttl: lease.ttl,
+            use_within: from_now(record.lease.use_by, now.max(send_at)),
+            ttl: Span::from_micros(lease.ttl),
             reserved,
             estimated: Vec::new(),
             place_lost: false,
             delays: record.delays.clone(),
             runner_up: None,
-            mode: wire::mode_of(&record.lease),
+            mode: record.lease.mode,
             shadow: record.shadow.clone(),
         }
     }
 
-    fn lease(&mut self, ask: &Ask, call: &Call, slot: &Slot, now: FleetTime) -> LeaseWire {
+    pub(super) fn lease(&mut self, ask: &Ask, call: &Call, slot: &Slot, mode: Mode, now: FleetTime) -> LeaseWire {
         let request = &call.input.request;
         LeaseWire {
             serial: Some(self.next_serial(now).into()),
@@ -163,7 +162,7 @@ impl Scope {
             labels: request.labels.clone(),
             parent: request.parent.clone(),
             identity: request.identity.clone(),
-            mode: 0,
+            mode: wire::mode_number(mode),
             held_back: false,
             above: Vec::new(),
             ran_at: call.ran_at.clone(),

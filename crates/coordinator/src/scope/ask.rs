@@ -200,7 +200,7 @@ impl Scope {
             past.history = history_after(&wire::lease_of(lease));
             past.ran_at.clone_from(&lease.ran_at);
             // The record may tell of another lease, if the key was asked for again.
-            let record = self.records.get(&key).filter(|record| record.lease.serial == lease.serial);
+            let record = self.records.get(&key).filter(|record| record.lease.serial == wire::serial_of(lease));
             if let Some(record) = record {
                 past.history.paid_attempts = record.paid_attempts;
                 past.call_floor = record.call_floor.filter(|floor| floor.until > now);
@@ -267,7 +267,7 @@ impl Scope {
             Met::Free => None,
             Met::Usable => {
                 let grant = self.grant_again(record, now);
-                if !record.was_told_again && record.shadow.is_none() && wire::mode_of(&record.lease) == Mode::Enforce {
+                if !record.was_told_again && record.shadow.is_none() && record.lease.mode == Mode::Enforce {
                     let record = Record { was_told_again: true, ..record.clone() };
                     fx.bind(reply, Input::Ask(reply, input.clone()));
                     self.change_record(input.key, record, fx);
@@ -276,9 +276,10 @@ impl Scope {
             }
             Met::Refused(error) => Some(Err(error)),
             Met::Missed => {
-                let lease = wire::lease_of(&record.lease);
+                let wire = record.lease.wire();
+                let lease = wire::lease_of(&wire);
                 *past = Past { stamp: Some(lease.stamp), history: history_after(&lease), ..Past::default() };
-                past.ran_at.clone_from(&record.lease.ran_at);
+                past.ran_at = wire.ran_at;
                 fx.bind(reply, Input::Ask(reply, input.clone()));
                 self.give_up(input.key, now, fx);
                 None
@@ -321,14 +322,15 @@ impl Scope {
     /// Ends the lease of a slot that was missed.
     fn give_up(&mut self, key: CallKey, now: FleetTime, fx: &mut Effects) {
         let Some(mut record) = self.records.get(&key).cloned() else { return };
-        let lease = Lease { hold_until: record.hold_until, ..wire::lease_of(&record.lease) };
+        let wire = record.lease.wire();
+        let lease = Lease { hold_until: record.hold_until, ..wire::lease_of(&wire) };
         // One that ended by itself is settled already: its reservation was probably used (I-4).
         if now < record.ends_at {
             report::release(&mut self.value, &lease);
             self.move_flight(lease.class, Some(lease.hold_until), None);
         }
         (record.is_over, record.was_released) = (true, true);
-        fx.events_on_commit.push(Event::LateUse { model: Arc::from(record.lease.model.as_str()) });
+        fx.events_on_commit.push(Event::LateUse { model: Arc::from(wire.model) });
         self.change_record(key, record, fx);
     }
 
@@ -367,7 +369,7 @@ pub(super) fn meaning(record: &Record, input: &AskInput, now: FleetTime) -> Met 
         refused(format!("is over: its outcome was reported; use attempt {next} or another request_id"))
     } else if record.answered {
         refused("is running: something was reported of it".to_string())
-    } else if now <= FleetTime::from_micros(record.lease.use_by) {
+    } else if now <= record.lease.use_by {
         Met::Usable
     } else {
         Met::Missed

@@ -1,6 +1,6 @@
 //! What a step brings about: answers, records, events, and what must be done again when the commit is refused.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use paceline_core::delays::DelayPart;
@@ -197,6 +197,8 @@ pub struct Effects {
     /// Keys of calls that wait, whose records are to be read meanwhile; each is then told as [`Input::Taken`].
     pub to_read: Vec<CallKey>,
     pub(super) undo: Vec<Undo>,
+    /// Where among `records` the one of a key is.
+    places: HashMap<CallKey, usize>,
     /// Callers whose input changed the value: it is taken again when the commit is refused, so they must not hear before.
     bound: HashSet<ReplyId>,
 }
@@ -258,9 +260,12 @@ impl Effects {
     pub(super) fn write(&mut self, key: CallKey, record: impl Into<Kept>, must_be_new: bool) {
         let record = record.into();
         self.changed = true;
-        match self.records.iter_mut().find(|change| change.key == key) {
+        match self.places.get(&key).and_then(|place| self.records.get_mut(*place)) {
             Some(change) => change.record = record,
-            None => self.records.push(RecordChange { key, record, must_be_new }),
+            None => {
+                self.places.insert(key, self.records.len());
+                self.records.push(RecordChange { key, record, must_be_new });
+            }
         }
     }
 }

@@ -148,7 +148,8 @@ impl Scope {
             delays: ask.prior.clone(),
             runner_up: None,
         };
-        let (record, grant) = self.record(&ask, &call, &slot, mode, None, now);
+        let lease = self.lease(&ask, &call, &slot, mode, now);
+        let (record, grant) = self.record(&lease, &ask, &call, &slot, None, now);
         let event = Event::Decided {
             model: Arc::from(call.input.request.target.model.as_str()),
             class: ask.class,
@@ -168,7 +169,8 @@ impl Scope {
         now: FleetTime,
         fx: &mut Effects,
     ) -> (ReportAnswer, Option<AskInput>) {
-        let known = input.key.and_then(|key| self.records.get(&key)).filter(|record| record.lease.serial == wire.serial);
+        let known =
+            input.key.and_then(|key| self.records.get(&key)).filter(|record| record.lease.serial == wire::serial_of(wire));
         let known = known.cloned();
         let refused = known.as_ref().and_then(|record| match record {
             record if record.answered && input.request.seq <= record.seq => Some(NotApplied::Repeated),

@@ -65,7 +65,7 @@ impl Record {
     pub(crate) fn may_have_run(&self) -> bool {
         match self.verdict {
             Some(Verdict::Done) => true,
-            Some(_) => self.paid_attempts > self.lease.paid_attempts,
+            Some(_) => self.paid_attempts > self.lease.paid_before,
             None => !self.was_released,
         }
     }
@@ -75,7 +75,7 @@ impl Scope {
     /// What is known here of an attempt; `None`: nothing (any more).
     pub(super) fn recall(&self, key: CallKey, serial: Serial) -> Option<Elsewhere> {
         let record = self.records.get(&key)?;
-        let is_meant = record.lease.serial.clone().map(Serial::from) == Some(serial);
+        let is_meant = record.lease.serial == serial;
         is_meant.then(|| Elsewhere::of(record))
     }
 

@@ -54,7 +54,7 @@ impl Scope {
         {
             fx.events.push(Event::AccountMixed { organisations: self.organisations.hints(now) });
         }
-        let own = record.as_ref().filter(|record| record.lease.serial == wire.serial);
+        let own = record.as_ref().filter(|record| record.lease.serial == wire::serial_of(wire));
         let lease = Lease {
             hold_until: own.map_or(FleetTime::from_micros(wire.hold_until), |record| record.hold_until),
             ..wire::lease_of(wire)
@@ -124,7 +124,7 @@ impl Scope {
         let Some((key, mut record)) = self.unused(&input, now) else {
             return fx.answer(reply, Reply::Released(released), None);
         };
-        let mut lease = Lease { hold_until: record.hold_until, ..wire::lease_of(&record.lease) };
+        let mut lease = Lease { hold_until: record.hold_until, ..record.lease.lease() };
         if record.answered {
             // It was sent: only the place it takes comes free.
             lease.charges.retain(|charge| charge.held);
@@ -151,7 +151,7 @@ impl Scope {
     fn unused(&self, input: &ReleaseInput, now: FleetTime) -> Option<(CallKey, Record)> {
         let key = input.key?;
         let record = self.records.get(&key).filter(|record| !record.is_over && now < record.ends_at)?;
-        let lease = wire::lease_of(&record.lease);
+        let lease = record.lease.lease();
         let is_meant = match input.what {
             GivenBack::Lease(serial) => lease.serial == serial,
             GivenBack::Place(stamp) => lease.stamp == stamp && !record.answered,
@@ -313,7 +313,7 @@ fn not_applied(input: &ReportInput, record: Option<&Record>, now: FleetTime) -> 
     let Some(record) = record else {
         return Some(if ended <= now { NotApplied::LeaseExpired } else { NotApplied::LeaseUnknown });
     };
-    if record.lease.serial != lease.serial {
+    if record.lease.serial != wire::serial_of(lease) {
         return Some(NotApplied::LeaseSettled); // the key was asked for again meanwhile: this lease was given up
     }
     if record.answered && input.request.seq <= record.seq && !input.only_renews() {
