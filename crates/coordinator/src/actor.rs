@@ -219,6 +219,9 @@ impl<S: Store> Actor<S> {
             let loaded = self.inner.store.load(&self.key).await?;
             let taken = self.take_over(state, &loaded, self.inner.store.now())?;
             self.adopt(state, taken, loaded.value);
+            if loaded.has_no_records {
+                self.scope.begins_without_records();
+            }
             state.loaded = true;
         }
         let missing: Vec<RecordKey> =

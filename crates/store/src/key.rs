@@ -74,7 +74,13 @@ fn hash<'a>(domain: &'static str, parts: impl IntoIterator<Item = &'a [u8]>) -> 
 }
 
 fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8; 16]) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
+            *digit = if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+        }
+    }
+    f.write_str(str::from_utf8(&digits).unwrap_or_default())
 }
 
 #[cfg(test)]

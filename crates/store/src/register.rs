@@ -36,6 +36,8 @@ pub struct Loaded {
     pub version: Version,
     /// Its bytes: header and body (see [`crate::codec`]).
     pub value: Option<Bytes>,
+    /// Whether it is sure that no record of the scope is stored. (Told by [`Store::load`] alone.)
+    pub has_no_records: bool,
 }
 
 /// What a record write asks of what is stored under its key.

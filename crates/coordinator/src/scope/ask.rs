@@ -92,7 +92,7 @@ impl Scope {
         if mode == Mode::Off {
             return self.pass_by(reply, input, plan, mode, report, now, fx);
         }
-        let is_read = self.has_been_read(reply) || report.is_some();
+        let is_read = self.has_been_read(reply) || report.is_some() || self.knows_all(now);
         if self.is_shut(&plan) && mode == Mode::Enforce {
             let denied = Denied { denial: store_is_away(), delays: Vec::new() };
             return deny(reply, input, report, denied, fx);

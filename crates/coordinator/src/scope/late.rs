@@ -2,6 +2,8 @@
 //! granted before. Who waits is looked up meanwhile, and nobody is refused before that.
 
 use super::{AskInput, Effects, Input, ReplyId, Scope};
+use paceline_core::units::FleetTime;
+
 use crate::record::CallKey;
 
 impl Scope {
@@ -10,6 +12,23 @@ impl Scope {
     #[must_use]
     pub fn reading_late(self) -> Self {
         Self { reads_late: true, ..self }
+    }
+
+    /// No record is stored of what was just taken over: all there will be are written from here.
+    pub fn begins_without_records(&mut self) {
+        self.strangers_until = FleetTime::ZERO;
+    }
+
+    /// Whether a record may be stored that is not known here. One that was written since the value was taken over is known, or
+    /// the next commit is refused; those from before come to their end.
+    pub(super) fn may_meet_strangers(&self, now: FleetTime) -> bool {
+        now < self.strangers_until
+    }
+
+    /// Whether nobody else can have granted what is not known here: this replica leads, and has done so for long enough.
+    pub(super) fn knows_all(&self, now: FleetTime) -> bool {
+        let leader = self.value.leader.as_ref();
+        !self.may_meet_strangers(now) && leader.is_some_and(|leader| leader.replica == self.replica && leader.holds_at(now))
     }
 
     /// The records that an input reads or writes.

@@ -51,6 +51,9 @@ pub(crate) use report::next_ask;
 pub use shadow::Tally;
 pub use view::{BackingView, BucketView, FloorView, GroupView, LaneView, ScopeView, UnreadView, UsageView};
 
+/// No record is kept for longer after it was written: the longest lease takes half of it.
+const LONGEST_RECORD: Span = Span::from_secs(3_600);
+
 /// A call that waits here.
 #[derive(Clone, Debug)]
 struct Call {
@@ -86,6 +89,8 @@ pub struct Scope {
     by_key: HashMap<CallKey, AskId>,
     holds: BTreeSet<(FleetTime, AskId)>,
     records: HashMap<CallKey, Record>,
+    /// Until then records that are not known here may be stored.
+    strangers_until: FleetTime,
     record_ends: BTreeSet<(FleetTime, CallKey)>,
     families: parent::Families,
     plans: HashMap<String, Arc<paceline_core::plan::GroupPlan>>,
@@ -147,6 +152,7 @@ impl Scope {
             by_key: HashMap::new(),
             holds: BTreeSet::new(),
             records: HashMap::new(),
+            strangers_until: FleetTime::MAX,
             record_ends: BTreeSet::new(),
             families: parent::Families::default(),
             plans: HashMap::new(),
@@ -200,6 +206,7 @@ impl Scope {
         self.value = value;
         self.value.repair(now);
         self.records.clear();
+        self.strangers_until = now + LONGEST_RECORD;
         self.record_ends.clear();
         self.families.clear();
     }

@@ -44,6 +44,7 @@ pub trait Harness: Send + Sync {
 pub async fn run<H: Harness>(harness: &H) {
     swapping::nothing_is_stored_at_first(harness).await;
     swapping::a_commit_is_read_back_by_all(harness).await;
+    swapping::a_scope_without_records_says_so(harness).await;
     swapping::a_stale_commit_writes_nothing(harness).await;
     swapping::a_present_record_stops_the_whole_commit(harness).await;
     swapping::records_are_overwritten_when_asked(harness).await;
@@ -133,8 +134,9 @@ async fn must_commit<S: Store>(store: &S, scope: &ScopeKey, commit: Commit) -> V
     }
 }
 
+/// What a scope holds, whether there are records of it or not.
 async fn load<S: Store>(store: &S, scope: &ScopeKey) -> Loaded {
-    store.load(scope).await.expect("load")
+    Loaded { has_no_records: false, ..store.load(scope).await.expect("load") }
 }
 
 async fn read_records<S: Store>(store: &S, scope: &ScopeKey, names: &[&str]) -> Vec<Option<Bytes>> {

@@ -1,10 +1,11 @@
 //! One user after the other: what is read, what is refused, and that a refusal writes nothing.
 
 use bytes::Bytes;
+use paceline_core::units::Span;
 
 use super::{Harness, body_of, commit, fresh_scope, load, must_commit, read_records, record, record_key, sealed};
 use crate::error::StoreError;
-use crate::register::{Committed, Expect, Loaded, Store, Version};
+use crate::register::{Committed, Expect, Loaded, RecordWrite, Store, Version};
 
 pub(super) async fn nothing_is_stored_at_first<H: Harness>(harness: &H) {
     let (store, scope) = (harness.store(), fresh_scope());
@@ -27,6 +28,25 @@ pub(super) async fn a_commit_is_read_back_by_all<H: Harness>(harness: &H) {
     assert!(second > first, "{second:?} after {first:?}");
     assert_eq!(body_of(&load(&*store, &scope).await), Some(Bytes::from_static(b"two")));
     assert_eq!(read_records(&*store, &scope, &["a"]).await, [Some(Bytes::from_static(b"1"))], "records outlive commits");
+}
+
+/// Who trusts it skips the look for each of its own keys: it must never say so while a record is there, wherever that lies.
+pub(super) async fn a_scope_without_records_says_so<H: Harness>(harness: &H) {
+    let (store, other, scope) = (harness.store(), harness.store(), fresh_scope());
+    let has_none = async |store: &H::Store| store.load(&scope).await.expect("load").has_no_records;
+    assert!(has_none(&store).await);
+    let first = must_commit(&*store, &scope, commit(&*store, Version::NONE, b"one", Vec::new())).await;
+    assert!(has_none(&other).await, "a value alone");
+    let mut version = first;
+    for secs in [60, 400, 1_800, 86_400 * 30] {
+        let scope = fresh_scope();
+        let keep_until = store.now() + Span::from_secs(secs);
+        let records = vec![RecordWrite { keep_until, ..record(&*store, "a", "1", Expect::Anything) }];
+        must_commit(&*store, &scope, commit(&*store, Version::NONE, b"one", records)).await;
+        assert!(!other.load(&scope).await.expect("load").has_no_records, "a record of {secs} s");
+    }
+    version = must_commit(&*store, &scope, commit(&*store, version, b"two", vec![record(&*store, "b", "2", Expect::Absent)])).await;
+    assert!(version > first && !has_none(&other).await);
 }
 
 pub(super) async fn a_stale_commit_writes_nothing<H: Harness>(harness: &H) {

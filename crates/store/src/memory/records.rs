@@ -33,6 +33,10 @@ pub(super) fn size_of(value: &Bytes) -> usize {
 }
 
 impl Records {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
     /// The record under this key, if its life is not over.
     pub(super) fn get(&self, now: FleetTime, key: &RecordKey) -> Option<&Bytes> {
         self.by_key.get(key).filter(|record| record.keep_until > now).map(|record| &record.value)

@@ -70,7 +70,9 @@ impl Shard {
     }
 
     pub(super) fn load(&self, now: FleetTime, scope: &ScopeKey) -> Loaded {
-        self.scopes.get(scope).map(|scope| scope.load(now)).unwrap_or_default()
+        let scope = self.scopes.get(scope);
+        let has_no_records = scope.is_none_or(|scope| scope.records.is_empty());
+        Loaded { has_no_records, ..scope.map(|scope| scope.load(now)).unwrap_or_default() }
     }
 
     pub(super) fn records(&self, now: FleetTime, scope: &ScopeKey, keys: &[RecordKey]) -> Vec<Option<Bytes>> {
@@ -80,7 +82,7 @@ impl Shard {
 
     /// Checks the version, then the records, then writes `version`.
     pub(super) fn commit(&mut self, now: FleetTime, key: &ScopeKey, version: Version, commit: Commit) -> Committed {
-        let current = self.load(now, key);
+        let current = self.scopes.get(key).map(|scope| scope.load(now)).unwrap_or_default();
         if current.version != commit.expected {
             return Committed::Stale(current);
         }
@@ -148,7 +150,7 @@ impl Shard {
 impl Scope {
     fn load(&self, now: FleetTime) -> Loaded {
         let value = self.value.as_ref().filter(|value| value.keep_until > now);
-        value.map(|value| Loaded { version: value.version, value: Some(value.bytes.clone()) }).unwrap_or_default()
+        value.map(|value| Loaded { version: value.version, value: Some(value.bytes.clone()), has_no_records: false }).unwrap_or_default()
     }
 
     /// The earliest generation in which anything of it may end.

@@ -11,7 +11,7 @@ use super::errors::{self, Said};
 use super::lane::Common;
 use super::link::NoAnswer;
 use super::routes::{Place, Route, Routes};
-use super::script::{By, Foreign, REPAIR, RequestId};
+use super::script::{By, Foreign, REPAIR, RequestId, Room};
 use crate::error::StoreError;
 use crate::observe::{Failure, Operation};
 
@@ -203,7 +203,7 @@ struct Repair {
 
 impl Request for Repair {
     fn command(&self, by: By) -> Cmd {
-        let mut cmd = REPAIR.command(by, &self.keys);
+        let mut cmd = REPAIR.command(by, &self.keys, Room { arguments: 1, bytes: 8 });
         cmd.arg(self.id.as_bytes());
         cmd
     }

@@ -19,6 +19,11 @@ pub(super) struct Cell {
 }
 
 impl Cell {
+    /// How many bytes [`Cell::pack`] makes of a record.
+    pub(super) fn size_of(record: &[u8]) -> usize {
+        HEAD + record.len()
+    }
+
     /// The bytes of a record written with `version`, which counts until `end`.
     pub(super) fn pack(version: Version, end: FleetTime, record: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + record.len());

@@ -1,5 +1,5 @@
 -- One atomic step: checks the version, then the records, and then writes all or nothing.
--- KEYS: the value; then, when there are records, the hashes in which they may lie.
+-- KEYS: the value; then, when records must be absent, the hashes in which they may lie; else those that are written.
 -- ARGV: request id; expected version as 8 bytes, '' for none; the value; its life in ms; fleet time in us;
 --       how many records must be absent, and their fields; then for each hash that is written:
 --       its number in KEYS, its life in ms, how many arguments follow, fields and cells.
@@ -38,13 +38,11 @@ if absent > 0 and redis.call('EXISTS', unpack(KEYS, 2)) > 0 then
   if #out > 2 then return out end
 end
 local at = 7 + absent
-if #KEYS > 1 then
-  -- A hash of another type must fail before anything is written, not between two writes.
-  local group = at
-  while group <= #ARGV do
-    redis.call('HLEN', KEYS[tonumber(ARGV[group])])
-    group = group + 3 + tonumber(ARGV[group + 2])
-  end
+-- A hash of another type must fail before anything is written, not between two writes. The first one does so by itself.
+local other = at < #ARGV and at + 3 + tonumber(ARGV[at + 2]) or at
+while other <= #ARGV do
+  redis.call('HLEN', KEYS[tonumber(ARGV[other])])
+  other = other + 3 + tonumber(ARGV[other + 2])
 end
 while at <= #ARGV do
   local key, count = KEYS[tonumber(ARGV[at])], tonumber(ARGV[at + 2])

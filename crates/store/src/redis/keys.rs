@@ -44,12 +44,15 @@ impl Keys {
 
     /// The hashes in which a record of a scope may lie at `now`: two for each class, the present generation first.
     pub(super) fn hashes(&self, scope: &ScopeKey, now: FleetTime) -> [String; HASHES] {
-        std::array::from_fn(|index| {
-            let class = index / GENERATIONS;
-            let back = i64::try_from(index % GENERATIONS).unwrap_or(0);
-            let generation = generation(class, now) - back;
-            format!("{}:{{{scope}}}:r:{class}:{generation}", self.prefix)
-        })
+        std::array::from_fn(|index| self.hash(scope, now, index))
+    }
+
+    /// One of [`Keys::hashes`], by its index.
+    pub(super) fn hash(&self, scope: &ScopeKey, now: FleetTime, index: usize) -> String {
+        let class = index / GENERATIONS;
+        let back = i64::try_from(index % GENERATIONS).unwrap_or(0);
+        let generation = generation(class, now) - back;
+        format!("{}:{{{scope}}}:r:{class}:{generation}", self.prefix)
     }
 }
 

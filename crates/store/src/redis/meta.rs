@@ -10,7 +10,7 @@ use super::calls::Request;
 use super::clock::Agreed;
 use super::keys;
 use super::ring::Ring;
-use super::script::{By, Foreign, META, RequestId, SWAP};
+use super::script::{By, Foreign, META, RequestId, SWAP, Room};
 use crate::life::LONGEST_LIFE;
 use crate::replica::{Announcement, REPLICA_LIFE, Replica};
 
@@ -79,7 +79,7 @@ impl Request for MetaRequest {
     }
 
     fn command(&self, by: By) -> Cmd {
-        let mut cmd = META.command(by, &self.keys);
+        let mut cmd = META.command(by, &self.keys, Room::default());
         cmd.arg(self.id.as_bytes()).arg(keys::millis(LONGEST_LIFE));
         match &self.me {
             Some((field, value)) => cmd.arg(field).arg(value),
@@ -174,7 +174,7 @@ impl Request for SwapRequest {
     }
 
     fn command(&self, by: By) -> Cmd {
-        let mut cmd = SWAP.command(by, &self.keys);
+        let mut cmd = SWAP.command(by, &self.keys, Room::default());
         cmd.arg(self.id.as_bytes()).arg(self.field).arg(&self.read).arg(&self.write).arg(keys::millis(LONGEST_LIFE));
         cmd
     }

@@ -105,7 +105,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     async fn load(&self, scope: &ScopeKey) -> Result<Loaded, StoreError> {
-        let request = LoadRequest::new(&self.keys, scope);
+        let request = LoadRequest::new(&self.keys, scope, self.now());
         let loaded = self.courier.ask(Operation::Load, Route::of(scope), &request, |answer| request.read(answer)).await?;
         self.sound(scope, loaded).await
     }

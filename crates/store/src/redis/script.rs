@@ -41,6 +41,13 @@ pub(super) struct Script {
     hash: OnceLock<String>,
 }
 
+/// What arguments take in a command.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room {
+    pub(super) arguments: usize,
+    pub(super) bytes: usize,
+}
+
 /// How a script is named in a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
@@ -55,10 +62,14 @@ impl Script {
         Self { source, hash: OnceLock::new() }
     }
 
-    /// A command with its keys; arguments follow.
-    pub(super) fn command(&self, by: By, keys: &[String]) -> Cmd {
-        let size = keys.iter().map(String::len).sum();
-        let mut cmd = Cmd::with_capacity(3 + keys.len() + 16, size);
+    /// A command with its keys, and room for the arguments that follow.
+    pub(super) fn command(&self, by: By, keys: &[String], more: Room) -> Cmd {
+        let script = match by {
+            By::Hash => 40,
+            By::Source => self.source.len(),
+        };
+        let size = keys.iter().map(String::len).sum::<usize>() + script + 16;
+        let mut cmd = Cmd::with_capacity(3 + keys.len() + more.arguments, size + more.bytes);
         match by {
             By::Hash => cmd.arg("EVALSHA").arg(self.hash.get_or_init(|| Sha1::from(self.source).hexdigest())),
             By::Source => cmd.arg("EVAL").arg(self.source),
@@ -115,29 +126,45 @@ pub(super) struct CommitRequest {
     now: FleetTime,
     /// Indexes of the records that must be absent.
     absent: Vec<usize>,
-    /// Index of a hash, its life, and indexes of the records to write there.
-    groups: Vec<(usize, Span, Vec<usize>)>,
+    groups: Vec<Group>,
+}
+
+/// What is written to a hash.
+#[derive(Debug)]
+struct Group {
+    /// Which of those behind the value's key.
+    hash: usize,
+    /// How long it lives from now on.
+    life: Span,
+    /// Indexes of the records to write there.
+    within: Vec<usize>,
 }
 
 impl CommitRequest {
     pub(super) fn new(names: &Keys, scope: &ScopeKey, commit: Commit, version: Version, now: FleetTime) -> Self {
-        let mut keys = vec![names.value(scope)];
-        let (mut absent, mut groups) = (Vec::new(), Vec::<(usize, Span, Vec<usize>)>::new());
-        if !commit.records.is_empty() {
-            keys.extend(names.hashes(scope, now));
-        }
+        let (mut absent, mut groups) = (Vec::new(), Vec::<Group>::new());
         for (index, record) in commit.records.iter().enumerate() {
             if record.must_be == Expect::Absent {
                 absent.push(index);
             }
             let place = keys::place(bounded(record.keep_until, now), now);
-            match groups.iter_mut().find(|(hash, _, within)| *hash == place.hash && within.len() < MOST_ARGUMENTS / 2) {
-                Some((_, life, within)) => {
-                    *life = place.life.max(*life);
-                    within.push(index);
+            match groups.iter_mut().find(|group| group.hash == place.hash && group.within.len() < MOST_ARGUMENTS / 2) {
+                Some(group) => {
+                    group.life = place.life.max(group.life);
+                    group.within.push(index);
                 }
-                None => groups.push((place.hash, place.life, vec![index])),
+                None => groups.push(Group { hash: place.hash, life: place.life, within: vec![index] }),
             }
+        }
+        let mut keys = vec![names.value(scope)];
+        if absent.is_empty() {
+            // Those that are written, and no others.
+            for group in &mut groups {
+                keys.push(names.hash(scope, now, group.hash));
+                group.hash = keys.len() - 2;
+            }
+        } else {
+            keys.extend(names.hashes(scope, now));
         }
         Self { id: RequestId::random(), keys, commit, version, now, absent, groups }
     }
@@ -173,7 +200,12 @@ impl Request for CommitRequest {
     }
 
     fn command(&self, by: By) -> Cmd {
-        let mut cmd = COMMIT.command(by, &self.keys);
+        let records: usize = self.commit.records.iter().map(|record| Cell::size_of(&record.value) + record.key.0.len()).sum();
+        let more = Room {
+            arguments: 6 + self.absent.len() + 3 * self.groups.len() + 2 * self.commit.records.len(),
+            bytes: 96 + self.commit.value.len() + records + 16 * self.absent.len() + 16 * self.groups.len(),
+        };
+        let mut cmd = COMMIT.command(by, &self.keys, more);
         cmd.arg(self.id.as_bytes());
         match self.commit.expected {
             Version::NONE => cmd.arg(""),
@@ -185,7 +217,7 @@ impl Request for CommitRequest {
         for absent in self.absent.iter().filter_map(record) {
             cmd.arg(&absent.key.0);
         }
-        for (hash, life, within) in &self.groups {
+        for Group { hash, life, within } in &self.groups {
             // Lua counts from one, and the value's key comes first.
             cmd.arg(hash + 2).arg(keys::millis(*life)).arg(within.len() * 2);
             for write in within.iter().filter_map(record) {
@@ -201,7 +233,7 @@ impl Request for CommitRequest {
 pub(super) fn loaded(value: Vec<u8>) -> Loaded {
     let value = Bytes::from(value);
     let version = crate::codec::Header::read(&value).map_or(Version::NONE, |header| header.version);
-    Loaded { version, value: Some(value) }
+    Loaded { version, value: Some(value), has_no_records: false }
 }
 
 /// Whether this is no value of ours: too short for a header, or without a version. Nobody could commit over it.
@@ -213,12 +245,13 @@ pub(super) fn is_broken(loaded: &Loaded) -> bool {
 #[derive(Debug)]
 pub(super) struct LoadRequest {
     id: RequestId,
-    keys: [String; 1],
+    keys: Vec<String>,
 }
 
 impl LoadRequest {
-    pub(super) fn new(names: &Keys, scope: &ScopeKey) -> Self {
-        Self { id: RequestId::random(), keys: [names.value(scope)] }
+    pub(super) fn new(names: &Keys, scope: &ScopeKey, now: FleetTime) -> Self {
+        let keys = std::iter::once(names.value(scope)).chain(names.hashes(scope, now)).collect();
+        Self { id: RequestId::random(), keys }
     }
 
     /// The value, if there is one.
@@ -227,9 +260,11 @@ impl LoadRequest {
     /// The answer is not to this question.
     pub(super) fn read(&self, answer: Value) -> Result<Loaded, Foreign> {
         let mut parts = self.id.open(answer)?.into_iter();
-        match (parts.next(), parts.next()) {
-            (None, None) => Ok(Loaded::default()),
-            (Some(Value::BulkString(value)), None) => Ok(loaded(value)),
+        let Some(Value::Int(hashes)) = parts.next() else { return Err(Foreign) };
+        let has_no_records = hashes == 0;
+        match parts.next() {
+            None => Ok(Loaded { has_no_records, ..Loaded::default() }),
+            Some(Value::BulkString(value)) => Ok(Loaded { has_no_records, ..loaded(value) }),
             _ => Err(Foreign),
         }
     }
@@ -241,7 +276,7 @@ impl Request for LoadRequest {
     }
 
     fn command(&self, by: By) -> Cmd {
-        let mut cmd = LOAD.command(by, &self.keys);
+        let mut cmd = LOAD.command(by, &self.keys, Room { arguments: 1, bytes: 8 });
         cmd.arg(self.id.as_bytes());
         cmd
     }
@@ -278,7 +313,7 @@ impl Request for RecordsRequest<'_> {
     }
 
     fn command(&self, by: By) -> Cmd {
-        let mut cmd = RECORDS.command(by, &self.keys);
+        let mut cmd = RECORDS.command(by, &self.keys, Room { arguments: 1 + self.wanted.len(), bytes: 8 + 16 * self.wanted.len() });
         cmd.arg(self.id.as_bytes());
         for key in self.wanted {
             cmd.arg(&key.0);
