@@ -45,7 +45,8 @@ pub(super) async fn a_scope_without_records_says_so<H: Harness>(harness: &H) {
         must_commit(&*store, &scope, commit(&*store, Version::NONE, b"one", records)).await;
         assert!(!other.load(&scope).await.expect("load").has_no_records, "a record of {secs} s");
     }
-    version = must_commit(&*store, &scope, commit(&*store, version, b"two", vec![record(&*store, "b", "2", Expect::Absent)])).await;
+    version =
+        must_commit(&*store, &scope, commit(&*store, version, b"two", vec![record(&*store, "b", "2", Expect::Absent)])).await;
     assert!(version > first && !has_none(&other).await);
 }
 

@@ -150,7 +150,9 @@ impl Shard {
 impl Scope {
     fn load(&self, now: FleetTime) -> Loaded {
         let value = self.value.as_ref().filter(|value| value.keep_until > now);
-        value.map(|value| Loaded { version: value.version, value: Some(value.bytes.clone()), has_no_records: false }).unwrap_or_default()
+        value
+            .map(|value| Loaded { version: value.version, value: Some(value.bytes.clone()), has_no_records: false })
+            .unwrap_or_default()
     }
 
     /// The earliest generation in which anything of it may end.

@@ -11,7 +11,7 @@ use super::errors::{self, Said};
 use super::lane::Common;
 use super::link::NoAnswer;
 use super::routes::{Place, Route, Routes};
-use super::script::{By, Foreign, REPAIR, RequestId, Room};
+use super::script::{By, Foreign, REPAIR, RequestId, Room, Script};
 use crate::error::StoreError;
 use crate::observe::{Failure, Operation};
 
@@ -29,6 +29,8 @@ pub(super) struct Courier {
 
 /// A script to run, with all it needs.
 pub(super) trait Request {
+    /// Which script.
+    fn script(&self) -> &'static Script;
     /// What the server is to do.
     fn command(&self, by: By) -> Cmd;
     /// The keys of it.
@@ -75,10 +77,11 @@ impl Courier {
         began: Instant,
     ) -> Result<(Value, Place), Problem> {
         let deadline = began + self.timeout;
-        let (mut by, mut asking) = (By::Hash, false);
+        let (mut was_flushed, mut asking) = (false, false);
         let mut place = self.routes.place(route)?;
         for _ in 0..MOST_TRIES {
             let sent = Instant::now();
+            let by = if place.link.had(request.script()) && !was_flushed { By::Hash } else { By::Source };
             let command = request.command(by);
             let answer =
                 if asking { after_asking(&place, &command, deadline).await } else { place.link.send(&command, deadline).await };
@@ -89,7 +92,7 @@ impl Courier {
                 Err(no_answer) => return Err(self.unanswered(what, &place, no_answer, sent)),
             };
             match errors::said(&error) {
-                Said::NoScript if by == By::Hash => by = By::Source,
+                Said::NoScript if by == By::Hash => was_flushed = true,
                 Said::Moved(redirect) => {
                     let to = redirect.from(place.link.endpoint());
                     place = self.routes.elsewhere(route, to, true)?;
@@ -202,6 +205,10 @@ struct Repair {
 }
 
 impl Request for Repair {
+    fn script(&self) -> &'static Script {
+        &REPAIR
+    }
+
     fn command(&self, by: By) -> Cmd {
         let mut cmd = REPAIR.command(by, &self.keys, Room { arguments: 1, bytes: 8 });
         cmd.arg(self.id.as_bytes());

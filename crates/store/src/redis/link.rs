@@ -1,6 +1,6 @@
 //! One connection: many requests on their way at once, answered in their order.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::endpoint::Endpoint;
+use super::script::Script;
 
 /// A connection that was set up.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Link {
     endpoint: Endpoint,
     ended: Arc<AtomicBool>,
     driver: OnceLock<AbortHandle>,
+    /// Scripts that were sent in full here, by their bits: the server has them, unless they are flushed.
+    scripts: AtomicU8,
     /// When the last answer came, in microseconds after `born`.
     answered: AtomicU64,
     born: Instant,
@@ -52,6 +55,7 @@ impl Link {
             endpoint,
             ended,
             driver: OnceLock::from(task.abort_handle()),
+            scripts: AtomicU8::new(0),
             answered: AtomicU64::new(0),
             born: Instant::now(),
         }
@@ -65,6 +69,12 @@ impl Link {
     /// The server at its other end.
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Whether a script was sent in full here before; from now on it was. Requests are carried out in the order in which they are
+    /// sent, so those behind it can name it by its hash.
+    pub(super) fn had(&self, script: &Script) -> bool {
+        self.scripts.fetch_or(script.bit(), Ordering::Relaxed) & script.bit() != 0
     }
 
     /// Sends a command when it is first polled, behind all that were sent before, and waits for its answer. When the future is

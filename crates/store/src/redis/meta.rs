@@ -10,7 +10,7 @@ use super::calls::Request;
 use super::clock::Agreed;
 use super::keys;
 use super::ring::Ring;
-use super::script::{By, Foreign, META, RequestId, SWAP, Room};
+use super::script::{By, Foreign, META, RequestId, Room, SWAP, Script};
 use crate::life::LONGEST_LIFE;
 use crate::replica::{Announcement, REPLICA_LIFE, Replica};
 
@@ -74,6 +74,10 @@ impl MetaRequest {
 }
 
 impl Request for MetaRequest {
+    fn script(&self) -> &'static Script {
+        &META
+    }
+
     fn keys(&self) -> &[String] {
         &self.keys
     }
@@ -169,6 +173,10 @@ impl SwapRequest {
 }
 
 impl Request for SwapRequest {
+    fn script(&self) -> &'static Script {
+        &SWAP
+    }
+
     fn keys(&self) -> &[String] {
         &self.keys
     }

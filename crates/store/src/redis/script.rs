@@ -22,21 +22,22 @@ use crate::register::{Commit, Committed, Expect, Loaded, Version};
 const MOST_ARGUMENTS: usize = 2_000;
 
 /// Checks, then writes; see `commit.lua`.
-pub(super) static COMMIT: Script = Script::new(include_str!("commit.lua"));
+pub(super) static COMMIT: Script = Script::new(0, include_str!("commit.lua"));
 /// Looks records up; see `records.lua`.
-pub(super) static RECORDS: Script = Script::new(include_str!("records.lua"));
+pub(super) static RECORDS: Script = Script::new(1, include_str!("records.lua"));
 /// Reads a value; see `load.lua`.
-pub(super) static LOAD: Script = Script::new(include_str!("load.lua"));
+pub(super) static LOAD: Script = Script::new(2, include_str!("load.lua"));
 /// Takes away what cannot be ours; see `repair.lua`.
-pub(super) static REPAIR: Script = Script::new(include_str!("repair.lua"));
+pub(super) static REPAIR: Script = Script::new(3, include_str!("repair.lua"));
 /// What is common to all, and the time; see `meta.lua`.
-pub(super) static META: Script = Script::new(include_str!("meta.lua"));
+pub(super) static META: Script = Script::new(4, include_str!("meta.lua"));
 /// Compare-and-swap of one field of a hash; see `swap.lua`.
-pub(super) static SWAP: Script = Script::new(include_str!("swap.lua"));
+pub(super) static SWAP: Script = Script::new(5, include_str!("swap.lua"));
 
 /// A script of ours.
 #[derive(Debug)]
 pub(super) struct Script {
+    number: u8,
     source: &'static str,
     hash: OnceLock<String>,
 }
@@ -53,13 +54,18 @@ pub(super) struct Room {
 pub(super) enum By {
     /// By its hash: the server has it as a rule.
     Hash,
-    /// In full: the server keeps it then. It was flushed, or another server took over, which does not have it.
+    /// In full: the server keeps it then. It is the first time here, or it was flushed.
     Source,
 }
 
 impl Script {
-    const fn new(source: &'static str) -> Self {
-        Self { source, hash: OnceLock::new() }
+    const fn new(number: u8, source: &'static str) -> Self {
+        Self { number, source, hash: OnceLock::new() }
+    }
+
+    /// One that no other script has.
+    pub(super) const fn bit(&self) -> u8 {
+        1 << self.number
     }
 
     /// A command with its keys, and room for the arguments that follow.
@@ -195,6 +201,10 @@ impl CommitRequest {
 }
 
 impl Request for CommitRequest {
+    fn script(&self) -> &'static Script {
+        &COMMIT
+    }
+
     fn keys(&self) -> &[String] {
         &self.keys
     }
@@ -271,6 +281,10 @@ impl LoadRequest {
 }
 
 impl Request for LoadRequest {
+    fn script(&self) -> &'static Script {
+        &LOAD
+    }
+
     fn keys(&self) -> &[String] {
         &self.keys
     }
@@ -308,12 +322,17 @@ impl<'a> RecordsRequest<'a> {
 }
 
 impl Request for RecordsRequest<'_> {
+    fn script(&self) -> &'static Script {
+        &RECORDS
+    }
+
     fn keys(&self) -> &[String] {
         &self.keys
     }
 
     fn command(&self, by: By) -> Cmd {
-        let mut cmd = RECORDS.command(by, &self.keys, Room { arguments: 1 + self.wanted.len(), bytes: 8 + 16 * self.wanted.len() });
+        let mut cmd =
+            RECORDS.command(by, &self.keys, Room { arguments: 1 + self.wanted.len(), bytes: 8 + 16 * self.wanted.len() });
         cmd.arg(self.id.as_bytes());
         for key in self.wanted {
             cmd.arg(&key.0);
