@@ -1,5 +1,7 @@
 //! What is kept about a granted key until its lease's end and a minute more: which lease it got, and what became of it.
 
+use std::sync::Arc;
+
 use paceline_core::delays::DelayPart;
 use paceline_core::denial::Reason;
 use paceline_core::lease::CallFloor;
@@ -51,7 +53,7 @@ pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 16] {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kept {
     /// An attempt of a call.
-    Call(Box<Record>),
+    Call(Arc<Record>),
     /// The calls made for an enclosing one.
     Family(Family),
 }
@@ -76,7 +78,13 @@ impl Kept {
 
 impl From<Record> for Kept {
     fn from(record: Record) -> Self {
-        Self::Call(Box::new(record))
+        Self::Call(Arc::new(record))
+    }
+}
+
+impl From<Arc<Record>> for Kept {
+    fn from(record: Arc<Record>) -> Self {
+        Self::Call(record)
     }
 }
 

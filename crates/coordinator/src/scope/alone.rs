@@ -46,7 +46,7 @@ impl Scope {
         let Some(alone) = self.alone.take() else { return self.adopt(stored, now) };
         let value = alone.end(&stored, stored_at, &self.value, now);
         let own = |key: &CallKey| self.records.get(key).map(|record| (*key, record.clone()));
-        let own: Vec<(CallKey, Record)> = self.pending.keys().filter_map(own).collect();
+        let own: Vec<(CallKey, Arc<Record>)> = self.pending.keys().filter_map(own).collect();
         self.adopt_merged(value, now);
         own.into_iter().for_each(|(key, record)| self.know_record(key, record));
         self.plans.clear();

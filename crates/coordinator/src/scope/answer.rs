@@ -55,6 +55,7 @@ impl Scope {
         };
         // A key that was given back has a record already; any other must be new, which is sure where all records are known.
         let must_be_new = !self.records.contains_key(&call.input.key) && self.may_meet_strangers(now);
+        let record = Arc::new(record);
         self.know_record(call.input.key, record.clone());
         fx.write(call.input.key, record, must_be_new);
         let reply = reply_to(call.report.clone(), Ok(Answer::Granted(Box::new(grant))));

@@ -209,7 +209,7 @@ impl Scope {
                 past.history.paid_attempts = elsewhere.paid_attempts;
                 past.gave_up = elsewhere.gave_up;
             }
-            let may_have_run = record.map(Record::may_have_run).or(input.elsewhere.map(|known| known.may_have_run));
+            let may_have_run = record.map(|record| record.may_have_run()).or(input.elsewhere.map(|known| known.may_have_run));
             if may_have_run.unwrap_or(true) && !past.ran_at.contains(&lease.provider) {
                 past.ran_at.push(lease.provider.clone());
             }
@@ -268,7 +268,7 @@ impl Scope {
             Met::Usable => {
                 let grant = self.grant_again(record, now);
                 if !record.was_told_again && record.shadow.is_none() && record.lease.mode == Mode::Enforce {
-                    let record = Record { was_told_again: true, ..record.clone() };
+                    let record = Record { was_told_again: true, ..(**record).clone() };
                     fx.bind(reply, Input::Ask(reply, input.clone()));
                     self.change_record(input.key, record, fx);
                 }
@@ -306,7 +306,7 @@ impl Scope {
             }
             Met::Usable => {
                 let (grant, is_first) = (self.grant_again(record, now), !record.was_told_again && call.report.is_none());
-                let record = Record { was_told_again: true, ..record.clone() };
+                let record = Record { was_told_again: true, ..(**record).clone() };
                 if is_first {
                     fx.bind(call.reply, Input::Ask(call.reply, call.input.clone()));
                     self.change_record(key, record, fx);
@@ -321,7 +321,7 @@ impl Scope {
 
     /// Ends the lease of a slot that was missed.
     fn give_up(&mut self, key: CallKey, now: FleetTime, fx: &mut Effects) {
-        let Some(mut record) = self.records.get(&key).cloned() else { return };
+        let Some(mut record) = self.records.get(&key).map(|record| (**record).clone()) else { return };
         let wire = record.lease.wire();
         let lease = Lease { hold_until: record.hold_until, ..wire::lease_of(&wire) };
         // One that ended by itself is settled already: its reservation was probably used (I-4).
@@ -335,6 +335,7 @@ impl Scope {
     }
 
     pub(super) fn change_record(&mut self, key: CallKey, record: Record, fx: &mut Effects) {
+        let record = Arc::new(record);
         self.know_record(key, record.clone());
         fx.write(key, record, false);
     }

@@ -23,7 +23,7 @@ mod unread;
 mod used;
 mod view;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use paceline_core::decide::{self, Decision};
@@ -88,10 +88,11 @@ pub struct Scope {
     by_reply: HashMap<ReplyId, AskId>,
     by_key: HashMap<CallKey, AskId>,
     holds: BTreeSet<(FleetTime, AskId)>,
-    records: HashMap<CallKey, Record>,
+    records: HashMap<CallKey, Arc<Record>>,
     /// Until then records that are not known here may be stored.
     strangers_until: FleetTime,
-    record_ends: BTreeSet<(FleetTime, CallKey)>,
+    /// When to look whether they are over, by whole seconds.
+    record_ends: BTreeMap<i64, Vec<CallKey>>,
     families: parent::Families,
     plans: HashMap<String, Arc<paceline_core::plan::GroupPlan>>,
     next_ask: AskId,
@@ -153,7 +154,7 @@ impl Scope {
             holds: BTreeSet::new(),
             records: HashMap::new(),
             strangers_until: FleetTime::MAX,
-            record_ends: BTreeSet::new(),
+            record_ends: BTreeMap::new(),
             families: parent::Families::default(),
             plans: HashMap::new(),
             next_ask: 0,
@@ -236,8 +237,8 @@ impl Scope {
     pub fn know_record(&mut self, key: CallKey, record: impl Into<Kept>) {
         match record.into() {
             Kept::Call(record) => {
-                self.record_ends.insert((record.keep_until(), key));
-                self.records.insert(key, *record);
+                self.record_ends.entry(second_after(record.keep_until())).or_default().push(key);
+                self.records.insert(key, record);
             }
             Kept::Family(family) => self.families.know(key, family),
         }
@@ -381,10 +382,12 @@ impl Scope {
             flights.expire(now);
         }
         self.queue.forget_absent(now);
-        while let Some((end, key)) = self.record_ends.first().copied().filter(|(end, _)| *end <= now) {
-            self.record_ends.remove(&(end, key));
-            if self.records.get(&key).is_some_and(|record| record.keep_until() <= now) {
-                self.records.remove(&key);
+        let second = second_after(now);
+        while let Some(over) = self.record_ends.first_entry().filter(|entry| *entry.key() < second) {
+            for key in over.remove() {
+                if self.records.get(&key).is_some_and(|record| record.keep_until() <= now) {
+                    self.records.remove(&key);
+                }
             }
         }
     }
@@ -526,6 +529,11 @@ fn reply_to(report: Option<Box<ReportAnswer>>, answer: Result<Answer, CallError>
             Reply::Report(Ok(report))
         }
     }
+}
+
+/// The first whole second after an instant.
+fn second_after(at: FleetTime) -> i64 {
+    at.as_micros().div_euclid(1_000_000) + 1
 }
 
 /// A wait in whole microseconds from `now`.

@@ -171,7 +171,7 @@ impl Scope {
     ) -> (ReportAnswer, Option<AskInput>) {
         let known =
             input.key.and_then(|key| self.records.get(&key)).filter(|record| record.lease.serial == wire::serial_of(wire));
-        let known = known.cloned();
+        let known = known.map(|record| (**record).clone());
         let refused = known.as_ref().and_then(|record| match record {
             record if record.answered && input.request.seq <= record.seq => Some(NotApplied::Repeated),
             record => record.is_over.then_some(NotApplied::LeaseSettled),

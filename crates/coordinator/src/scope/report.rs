@@ -33,7 +33,7 @@ impl Scope {
         rng: &mut R,
         fx: &mut Effects,
     ) -> bool {
-        let known = input.key.and_then(|key| self.records.get(&key)).cloned();
+        let known = input.key.and_then(|key| self.records.get(&key)).map(|record| (**record).clone());
         let record = known.or_else(|| self.record_as_told(&input));
         let refused = not_applied(&input, record.as_ref(), now);
         let (Some(wire), true) = (&input.lease, input.is_authentic) else {
@@ -157,7 +157,7 @@ impl Scope {
             GivenBack::Place(stamp) => lease.stamp == stamp && !record.answered,
         };
         let is_meant = is_meant && !(input.is_unheard && record.was_told_again);
-        is_meant.then(|| (key, record.clone()))
+        is_meant.then(|| (key, (**record).clone()))
     }
 
     /// `None` when the configuration has no place for the lease's model any more.
