@@ -12,8 +12,8 @@ use paceline_store::{
     CodecError, Commit, Committed, Expect, Loaded, RecordKey, RecordWrite, ScopeKey, Store, StoreError, Version, codec,
     keep_until,
 };
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -22,6 +22,7 @@ use crate::flight::{Air, Flight, Outcome};
 use crate::front::Inner;
 use crate::gauges::Gauges;
 use crate::lead::LeadCell;
+use crate::look::{self, Look};
 use crate::memory::{self, Memory, Stored, TakenOver};
 use crate::metrics::Recorder;
 use crate::outage::Outage;
@@ -40,9 +41,11 @@ const STILL_IDLE: Duration = Duration::from_secs(10);
 const TRIES: u32 = 16;
 
 /// What is sent to an actor.
-pub(crate) struct Message {
-    pub(crate) input: Input,
-    pub(crate) reply: Option<(ReplyId, oneshot::Sender<Reply>)>,
+pub(crate) enum Message {
+    /// Something to be taken by the step.
+    Told { input: Input, reply: Option<(ReplyId, oneshot::Sender<Reply>)> },
+    /// The store may not hold any more what it did; `scopes` of this replica are to look.
+    StoreReached { scopes: usize },
 }
 
 pub(crate) struct Actor<S> {
@@ -61,11 +64,11 @@ type Found = (Vec<RecordKey>, Result<Vec<Option<Bytes>>, StoreError>);
 /// What the loop keeps between steps.
 pub(crate) struct State {
     /// The version that the next commit expects.
-    version: Version,
+    pub(crate) version: Version,
     pub(crate) epoch: u64,
     /// The last value that is known to be, or to have been, in the store.
     pub(crate) memory: Option<Memory>,
-    loaded: bool,
+    pub(crate) loaded: bool,
     waiting: HashMap<ReplyId, oneshot::Sender<Reply>>,
     pub(crate) wake_at: Option<FleetTime>,
     pub(crate) rng: StdRng,
@@ -76,6 +79,7 @@ pub(crate) struct State {
     pub(crate) air: Air,
     reads: JoinSet<Found>,
     pub(crate) outage: Option<Outage>,
+    pub(crate) look: Look,
     /// Refused commits in a row.
     refused: u32,
     last_spoken: Instant,
@@ -96,6 +100,7 @@ impl State {
             air: Air::default(),
             reads: JoinSet::new(),
             outage: None,
+            look: Look::default(),
             refused: 0,
             last_spoken: Instant::now(),
         }
@@ -118,6 +123,7 @@ impl State {
             && self.air.is_empty()
             && self.reads.is_empty()
             && self.outage.is_none()
+            && self.look.is_over()
     }
 }
 
@@ -133,19 +139,21 @@ impl<S: Store> Actor<S> {
                 let inputs = state.own.drain(..).collect();
                 self.turn(&mut state, inputs).await;
             }
+            self.look(&mut state);
             let may_decide = state.may_decide();
             let until = self.sleep_until(&state);
-            let State { air, reads, outage, .. } = &mut state;
+            let State { air, reads, outage, look, .. } = &mut state;
             tokio::select! {
                 biased;
                 (flight, outcome) = air.next() => self.landed(&mut state, flight, outcome),
                 Some(found) = reads.join_next(), if !reads.is_empty() => self.found(&mut state, found.ok()),
                 stored = Outage::answered(outage) => self.answers_again(&mut state, stored),
+                (version, stored) = look.answered() => self.looked(&mut state, version, stored),
                 received = self.inbox.recv_many(&mut batch, BATCH), if may_decide => {
                     if received == 0 {
                         return; // the coordinator is gone
                     }
-                    let inputs = batch.drain(..).map(|message| state.hear(message)).collect();
+                    let inputs = batch.drain(..).filter_map(|message| state.hear(message)).collect();
                     self.turn(&mut state, inputs).await;
                 }
                 () = tokio::time::sleep_until(until), if may_decide => {
@@ -168,7 +176,8 @@ impl<S: Store> Actor<S> {
         let idle_from = state.last_spoken + IDLE;
         let rest = if idle_from > now { idle_from } else { now + STILL_IDLE };
         let wake = state.wake_at.map(|at| now + at.since(self.inner.store.now()).to_duration());
-        [wake, state.outage.as_ref().and_then(Outage::next_probe)].into_iter().flatten().fold(rest, Instant::min)
+        let look = state.look.due().filter(|_| state.air.is_empty());
+        [wake, look, state.outage.as_ref().and_then(Outage::next_probe)].into_iter().flatten().fold(rest, Instant::min)
     }
 
     fn can_rest(&self, state: &State) -> bool {
@@ -285,7 +294,7 @@ impl<S: Store> Actor<S> {
         Ok(taken)
     }
 
-    fn adopt(&mut self, state: &mut State, taken: TakenOver, bytes: Option<Bytes>) {
+    pub(crate) fn adopt(&mut self, state: &mut State, taken: TakenOver, bytes: Option<Bytes>) {
         let now = self.inner.store.now();
         match taken.loss {
             None => {
@@ -455,14 +464,22 @@ impl<S: Store> Actor<S> {
 }
 
 impl State {
-    fn hear(&mut self, message: Message) -> Input {
-        if !matches!(message.input, Input::Inspect(_)) {
-            self.last_spoken = Instant::now();
+    fn hear(&mut self, message: Message) -> Option<Input> {
+        match message {
+            Message::Told { input, reply } => {
+                if !matches!(input, Input::Inspect(_)) {
+                    self.last_spoken = Instant::now();
+                }
+                if let Some((id, sender)) = reply {
+                    self.waiting.insert(id, sender);
+                }
+                Some(input)
+            }
+            Message::StoreReached { scopes } => {
+                self.look.begin(look::due_in(self.last_spoken.elapsed(), scopes, self.rng.random()));
+                None
+            }
         }
-        if let Some((id, sender)) = message.reply {
-            self.waiting.insert(id, sender);
-        }
-        message.input
     }
 }
 

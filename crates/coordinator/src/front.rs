@@ -109,6 +109,8 @@ impl<S: Store> Coordinator<S> {
         options.telemetry.observe_buckets(move || weak.upgrade().map(|inner| inner.buckets()).unwrap_or_default());
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_fleet(move || weak.upgrade().map(|inner| inner.fleet()).unwrap_or_default());
+        let weak = Arc::downgrade(&inner);
+        inner.store.on_reached(Box::new(move || weak.upgrade().into_iter().for_each(|inner| inner.look_again())));
         Ok(Self(inner))
     }
 
@@ -285,7 +287,7 @@ impl<S: Store> Coordinator<S> {
     async fn broadcast(&self, input: impl Fn() -> Input) {
         for handle in self.0.handles() {
             // A failed send means that the scope was just put away: it will read the new state when it comes back.
-            let _ = handle.sender.send(Message { input: input(), reply: None }).await;
+            let _ = handle.sender.send(Message::Told { input: input(), reply: None }).await;
         }
     }
 
@@ -293,7 +295,7 @@ impl<S: Store> Coordinator<S> {
     pub(crate) async fn tell(&self, target: &Target, input: Input) {
         let handle = self.handle(target);
         // A failed send means that the scope was just put away: what it would have learned is learned from the next answer.
-        let _ = handle.sender.send(Message { input, reply: None }).await;
+        let _ = handle.sender.send(Message::Told { input, reply: None }).await;
     }
 
     pub(crate) async fn call(&self, target: &Target, input: impl FnOnce(ReplyId) -> Input) -> Result<Reply, CallError> {
@@ -304,7 +306,7 @@ impl<S: Store> Coordinator<S> {
     async fn send(&self, handle: &Handle, input: impl FnOnce(ReplyId) -> Input) -> Option<Reply> {
         let id = self.0.next_reply.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
-        handle.sender.send(Message { input: input(id), reply: Some((id, sender)) }).await.ok()?;
+        handle.sender.send(Message::Told { input: input(id), reply: Some((id, sender)) }).await.ok()?;
         Caller { inner: &self.0, actor: &handle.sender, id, receiver, has_heard: false }.answer().await
     }
 
@@ -440,6 +442,14 @@ impl<S> Inner<S> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The store may not hold any more what it did: every scope looks whether what is remembered of it is still there.
+    fn look_again(&self) {
+        let handles = self.handles();
+        let scopes = handles.len();
+        // One with a full inbox is about to write, and finds out by that.
+        handles.iter().for_each(|handle| drop(handle.sender.try_send(Message::StoreReached { scopes })));
+    }
+
     fn handles(&self) -> Vec<Handle> {
         self.scopes().values().cloned().collect()
     }
@@ -475,7 +485,7 @@ impl<S> Drop for Caller<'_, S> {
             Err(_) => Some(Input::Leave(self.id)),
         };
         let Some(input) = input else { return };
-        let told = self.actor.try_send(Message { input, reply: None });
+        let told = self.actor.try_send(Message::Told { input, reply: None });
         // With a full inbox it waits its turn.
         if let (Err(TrySendError::Full(message)), Ok(runtime)) = (told, tokio::runtime::Handle::try_current()) {
             let actor = self.actor.clone();

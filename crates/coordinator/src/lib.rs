@@ -16,6 +16,7 @@ mod gauges;
 mod inputs;
 mod lead;
 mod lease_body;
+mod look;
 pub mod memory;
 mod metrics;
 mod next;

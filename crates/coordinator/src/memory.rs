@@ -32,6 +32,11 @@ impl Memory {
         codec::decode(&self.bytes, now).ok().map(|decoded| decoded.value)
     }
 
+    /// Whether it matters at `now` what is remembered: nothing holds anybody up any more when all of it has come to its end.
+    pub fn matters(&self, now: FleetTime) -> bool {
+        self.until > now
+    }
+
     /// Remembers a value, of which `bytes` are what the store holds, at `now`.
     pub fn of(bytes: Bytes, epoch: u64, value: &ScopeValue, now: FleetTime) -> Self {
         Self { bytes, epoch, lineage: value.lineage.clone(), until: keep_until(value, now) }
@@ -70,7 +75,7 @@ pub fn take_over(memory: Option<&Memory>, stored: Stored, now: FleetTime) -> Tak
         Stored::Damaged => (ScopeValue::after_loss(now), 0, true, false),
     };
     // A value that came to its end was not lost: nothing in it mattered any more.
-    let missed = memory.filter(|memory| memory.until > now && !value.lineage.includes(&memory.lineage));
+    let missed = memory.filter(|memory| memory.matters(now) && !value.lineage.includes(&memory.lineage));
     let Some((memory, remembered)) = missed.and_then(|memory| Some((memory, codec::decode(&memory.bytes, now).ok()?))) else {
         return TakenOver { value, epoch, loss: is_damaged.then_some(StateLoss::Lost) };
     };

@@ -8,7 +8,7 @@ use paceline_core::units::FleetTime;
 use crate::error::StoreError;
 use crate::key::{RecordKey, ScopeKey};
 use crate::memory::MemoryStore;
-use crate::register::{Commit, Committed, Loaded, Store};
+use crate::register::{Commit, Committed, Loaded, OnReached, Store};
 use crate::replica::{Announcement, Replica};
 use crate::token::TokenKeys;
 
@@ -97,6 +97,14 @@ impl Store for AnyStore {
             Self::Memory(store) => store.retire(id).await,
             #[cfg(feature = "redis")]
             Self::Redis(store) => store.retire(id).await,
+        }
+    }
+
+    fn on_reached(&self, tell: OnReached) {
+        match self {
+            Self::Memory(store) => store.on_reached(tell),
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.on_reached(tell),
         }
     }
 }

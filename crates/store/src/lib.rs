@@ -29,6 +29,6 @@ pub use memory::{Clock, MemoryStore};
 pub use observe::{Failure, Observer, Operation, Unobserved};
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisUrl, UrlError};
-pub use register::{Commit, Committed, Expect, Loaded, RecordWrite, Store, Version};
+pub use register::{Commit, Committed, Expect, Loaded, OnReached, RecordWrite, Store, Version};
 pub use replica::{Announcement, REPLICA_LIFE, Replica};
 pub use token::{MOST_OLDER_KEYS, ROTATE_AFTER, TokenKey, TokenKeys};

@@ -135,7 +135,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes a replica out of the live ones at once: it stops.
     fn retire(&self, id: u32) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// `tell` is called whenever what is stored may not be what it was: the server was reached anew, and may be another one by
+    /// now, or it has forgotten what all replicas share. Must be quick, and may be called more often than that.
+    fn on_reached(&self, tell: OnReached) {
+        // A store that never loses what it holds has nothing to tell.
+        drop(tell);
+    }
 }
+
+/// Who is told that what is stored may not be what it was.
+pub type OnReached = Box<dyn Fn() + Send + Sync>;
 
 impl<S: Store> Store for Arc<S> {
     fn load(&self, scope: &ScopeKey) -> impl Future<Output = Result<Loaded, StoreError>> + Send {
@@ -168,6 +178,10 @@ impl<S: Store> Store for Arc<S> {
 
     fn retire(&self, id: u32) -> impl Future<Output = Result<(), StoreError>> + Send {
         S::retire(self, id)
+    }
+
+    fn on_reached(&self, tell: OnReached) {
+        S::on_reached(self, tell);
     }
 }
 

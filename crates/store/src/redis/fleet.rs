@@ -132,6 +132,10 @@ impl Fleet {
                 (sample, meta) = (other, its);
             }
         }
+        if meta.agreed().is_none() && *self.contact.borrow() {
+            // It has lost what it held.
+            self.courier.common.listeners.tell();
+        }
         self.take(sample, &meta).await?;
         self.share_keys(&meta).await?;
         self.forget(&meta).await?;

@@ -16,6 +16,7 @@ use super::link::Link;
 use super::reconnects::{Reconnects, pause};
 use super::sentinel::Sentinels;
 use crate::observe::{Failure, Observer};
+use crate::register::OnReached;
 
 /// How often a connection is asked for its server's role: a primary that became a replica still answers, and a connection
 /// whose other end is gone says nothing.
@@ -39,6 +40,22 @@ pub(super) struct Common {
     pub(super) lost: Notify,
     /// A connection was opened.
     pub(super) opened: Notify,
+    /// Who is told that a server was reached anew.
+    pub(super) listeners: Listeners,
+}
+
+/// Who is told that what is stored may not be what it was.
+#[derive(Default)]
+pub(super) struct Listeners(Mutex<Vec<OnReached>>);
+
+impl Listeners {
+    pub(super) fn add(&self, tell: OnReached) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(tell);
+    }
+
+    pub(super) fn tell(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|tell| tell());
+    }
 }
 
 /// A place for a connection.
@@ -118,6 +135,8 @@ impl Slot {
                         failures = 0;
                         self.link.store(Some(Arc::new(link)));
                         self.common.opened.notify_waiters();
+                        // Whoever is there now may not be who was there before.
+                        self.common.listeners.tell();
                     }
                     Err(error) => {
                         self.failed(error, failures);

@@ -36,7 +36,7 @@ use self::calls::Courier;
 use self::connect::Access;
 use self::fleet::Fleet;
 use self::keys::Keys;
-use self::lane::Common;
+use self::lane::{Common, Listeners};
 use self::reconnects::Reconnects;
 use self::routes::{Route, Routes};
 use self::script::{CommitRequest, LoadRequest, RecordsRequest};
@@ -44,7 +44,7 @@ pub use self::url::{RedisUrl, UrlError};
 use crate::error::StoreError;
 use crate::key::{RecordKey, ScopeKey};
 use crate::observe::{Observer, Operation};
-use crate::register::{Commit, Committed, Loaded, Store};
+use crate::register::{Commit, Committed, Loaded, OnReached, Store};
 use crate::replica::{Announcement, Replica};
 use crate::token::TokenKeys;
 
@@ -66,6 +66,7 @@ impl RedisStore {
             observer,
             lost: Notify::new(),
             opened: Notify::new(),
+            listeners: Listeners::default(),
         });
         let routes = Routes::new(&url, &common);
         let courier = Arc::new(Courier { routes, common, timeout: url.timeout });
@@ -142,6 +143,10 @@ impl Store for RedisStore {
 
     async fn retire(&self, id: u32) -> Result<(), StoreError> {
         self.fleet.retire(id).await
+    }
+
+    fn on_reached(&self, tell: OnReached) {
+        self.courier.common.listeners.add(tell);
     }
 }
 
