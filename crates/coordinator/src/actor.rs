@@ -476,7 +476,7 @@ impl State {
                 Some(input)
             }
             Message::StoreReached { scopes } => {
-                self.look.begin(look::due_in(self.last_spoken.elapsed(), scopes, self.rng.random()));
+                self.look.begin(look::due_in(self.last_spoken.elapsed(), scopes, self.rng.random_range(0..=1_000)));
                 None
             }
         }

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::actor::{Actor, State};
 
-/// The looks of a replica are spread so that a second holds about this many, and four times as many at the very most.
-const PER_SECOND: f64 = 250.0;
+/// The looks of a replica are spread as if each took so long; four times as many may come together at the very most.
+const EACH: Duration = Duration::from_millis(4);
 /// A scope that nobody spoke to for this long is among the last to be looked at.
-const LONG_UNUSED: f64 = 120.0;
+const LONG_UNUSED: Duration = Duration::from_secs(120);
 /// When to look again after the first look that failed; twice that after the next, and so on.
 const AGAIN_IN: Duration = Duration::from_millis(250);
 /// So often that grows twofold.
@@ -33,16 +33,16 @@ pub(crate) struct Look {
 }
 
 /// When a scope is looked at that was spoken to `unused` ago, where `scopes` are to be looked at: those used lately first.
-/// `dice`: from 0 to 1, so that replicas and scopes do not look together.
-pub(crate) fn due_in(unused: Duration, scopes: usize, dice: f64) -> Duration {
-    let all = f64::from(u32::try_from(scopes).unwrap_or(u32::MAX)) / PER_SECOND;
-    let age = (unused.as_secs_f64() / LONG_UNUSED).min(1.0);
-    Duration::from_secs_f64(all * (0.75 * age + 0.25 * dice.clamp(0.0, 1.0)))
+/// `dice`: from 0 to 1,000, so that replicas and scopes do not look together.
+pub(crate) fn due_in(unused: Duration, scopes: usize, dice: u32) -> Duration {
+    let all = EACH * u32::try_from(scopes).unwrap_or(u32::MAX);
+    let age = unused.min(LONG_UNUSED).as_millis() * 1_000 / LONG_UNUSED.as_millis();
+    all * (3 * u32::try_from(age).unwrap_or(1_000) + dice.min(1_000)) / 4_000
 }
 
-/// When to look again after one that failed, and so many `failures` in a row before it.
-fn again_in(failures: u32, dice: f64) -> Duration {
-    (AGAIN_IN * 2_u32.pow(failures.min(MOST_DOUBLINGS))).mul_f64(0.8 + 0.4 * dice.clamp(0.0, 1.0))
+/// When to look again after one that failed, and so many `failures` in a row before it; `dice`: from 0 to 1,000.
+fn again_in(failures: u32, dice: u32) -> Duration {
+    AGAIN_IN * 2_u32.pow(failures.min(MOST_DOUBLINGS)) * (800 + 2 * dice.min(1_000) / 5) / 1_000
 }
 
 impl Look {
@@ -103,7 +103,7 @@ impl<S: Store> Actor<S> {
             }
             Err(error) => {
                 tracing::debug!(scope = %self.key, %error, "whether it is still stored cannot be looked at");
-                state.look.due = Some(Instant::now() + again_in(state.look.failures, state.rng.random()));
+                state.look.due = Some(Instant::now() + again_in(state.look.failures, state.rng.random_range(0..=1_000)));
                 state.look.failures = state.look.failures.saturating_add(1);
             }
         }
@@ -118,14 +118,14 @@ mod tests {
 
     #[test]
     fn a_few_scopes_are_looked_at_at_once_and_many_one_after_another() {
-        assert!(due_in(Duration::ZERO, 10, 1.0) <= Duration::from_millis(10));
-        assert!(due_in(MINUTE * 60, 10, 1.0) <= Duration::from_millis(40), "however long unused");
-        assert_eq!(due_in(MINUTE * 60, 10_000, 1.0), Duration::from_secs(40));
+        assert!(due_in(Duration::ZERO, 10, 1_000) <= Duration::from_millis(10));
+        assert!(due_in(MINUTE * 60, 10, 1_000) <= Duration::from_millis(40), "however long unused");
+        assert_eq!(due_in(MINUTE * 60, 10_000, 1_000), Duration::from_secs(40));
     }
 
     #[test]
     fn those_used_lately_come_first() {
-        let (in_use, a_minute_ago) = (due_in(Duration::ZERO, 1_000, 1.0), due_in(MINUTE, 1_000, 0.0));
+        let (in_use, a_minute_ago) = (due_in(Duration::ZERO, 1_000, 1_000), due_in(MINUTE, 1_000, 0));
         assert_eq!((in_use, a_minute_ago), (Duration::from_secs(1), Duration::from_millis(1_500)));
     }
 
@@ -133,23 +133,20 @@ mod tests {
     fn no_second_holds_more_than_a_thousand() {
         // The worst: all were used at the same moment.
         for unused in [Duration::ZERO, MINUTE / 4, MINUTE * 9] {
-            let scopes: u32 = 8_000;
-            let mut due: Vec<Duration> = (0..scopes)
-                .map(|n| due_in(unused, usize::try_from(scopes).unwrap(), f64::from(n) / f64::from(scopes)))
-                .collect();
+            let mut due: Vec<Duration> = (0..8_000).map(|n| due_in(unused, 8_000, n / 8)).collect();
             due.sort();
             for from in &due {
                 let within =
                     due.partition_point(|at| *at < *from + Duration::from_secs(1)) - due.partition_point(|at| at < from);
-                assert!(within <= 1_001, "{within} within a second of {from:?}");
+                assert!(within <= 1_008, "{within} within a second of {from:?}");
             }
         }
     }
 
     #[test]
     fn looks_that_fail_become_rare_and_never_end() {
-        assert_eq!((again_in(0, 0.5), again_in(1, 0.5)), (AGAIN_IN, AGAIN_IN * 2));
-        assert_eq!(again_in(5, 0.5), again_in(500, 0.5));
-        assert!(again_in(500, 1.0) < Duration::from_secs(10));
+        assert_eq!((again_in(0, 500), again_in(1, 500)), (AGAIN_IN, AGAIN_IN * 2));
+        assert_eq!(again_in(5, 500), again_in(500, 500));
+        assert!(again_in(500, 1_000) < Duration::from_secs(10));
     }
 }
