@@ -296,13 +296,17 @@ impl<S: Store> Actor<S> {
 
     pub(crate) fn adopt(&mut self, state: &mut State, taken: TakenOver, bytes: Option<Bytes>) {
         let now = self.inner.store.now();
-        match taken.loss {
-            None => {
-                state.memory = bytes.map(|bytes| Memory::of(bytes, taken.epoch, &taken.value, now));
-                self.scope.adopt(taken.value, now);
-            }
-            // The memory stays as it is until what was merged from it is written.
-            Some(_) => self.scope.adopt_merged(taken.value, now),
+        // After a loss the memory stays as it is until what was merged from it is written.
+        if taken.loss.is_none() {
+            state.memory = bytes.map(|bytes| Memory::of(bytes, taken.epoch, &taken.value, now));
+        }
+        if self.scope.is_returning() {
+            self.scope.rejoin(taken.value, state.written_at(), now);
+            state.own.extend(self.scope.settle_unheard(|| self.inner.next_number()));
+        } else if taken.loss.is_some() {
+            self.scope.adopt_merged(taken.value, now);
+        } else {
+            self.scope.adopt(taken.value, now);
         }
         self.lead.see(self.scope.value().leader.as_ref());
     }

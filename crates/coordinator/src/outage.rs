@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use paceline_core::units::Span;
-use paceline_store::{Loaded, Store, StoreError};
+use paceline_store::{Loaded, Store, StoreError, codec};
 use rand::{Rng, RngExt};
 use tokio::time::Instant;
 
-use crate::actor::{Actor, State};
+use crate::actor::{Actor, State, Trouble};
 use crate::flight::Flight;
+use crate::scope::LostCommit;
 
 /// How often the store is asked whether it is back, give or take a fifth, so that replicas and scopes do not ask together.
 pub(crate) const PROBE_EVERY: Span = Span::from_millis(250);
@@ -61,7 +62,8 @@ impl<S: Store> Actor<S> {
         tracing::debug!(provider = target.provider, account = target.account, %error, "decided without the store from now on");
         let now = self.inner.store.now();
         for flight in flights.into_iter().rev() {
-            let (replies, events) = self.scope.land_alone(flight.fx, now);
+            let value = codec::decode(&flight.bytes, now).ok().map(|decoded| decoded.value);
+            let (replies, events) = self.scope.land_alone(flight.fx, LostCommit::new(flight.lineage, value), now);
             self.answer(state, replies, flight.decided_at);
             events.into_iter().for_each(|event| self.recorder.record(event));
         }
@@ -97,12 +99,11 @@ impl<S: Store> Actor<S> {
         outage.probe_at = Instant::now() + probe_gap(&mut state.rng);
         let since = outage.since;
         let now = self.inner.store.now();
-        let taken = stored.map_err(Into::into).and_then(|loaded| self.take_over(state, &loaded, now));
+        let taken = stored.map_err(Trouble::from).and_then(|loaded| Ok((self.take_over(state, &loaded, now)?, loaded.value)));
         match taken {
-            Ok(taken) => {
-                self.scope.rejoin(taken.value, state.written_at(), now);
+            Ok((taken, bytes)) => {
+                self.adopt(state, taken, bytes);
                 let is_last = self.gauges.set_degraded(false);
-                self.lead.see(self.scope.value().leader.as_ref());
                 state.outage = None;
                 // What was done alone is written at once.
                 state.wake_at = Some(now);

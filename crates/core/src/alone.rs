@@ -6,6 +6,7 @@
 
 use crate::bucket::BucketState;
 use crate::holds::Holds;
+use crate::lease::Lease;
 use crate::merge::{begin_again, merge};
 use crate::plan::{BucketId, BucketPlan, GroupPlan, OurPart, Portion, Refill};
 use crate::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
@@ -24,6 +25,8 @@ pub struct Alone {
     base: ScopeValue,
     /// What had been granted of each bucket when it was divided.
     fired: Vec<(BucketId, i64)>,
+    /// What had been granted in vain: neither stored nor sent.
+    unsent: Vec<(BucketId, i64)>,
     /// The expiry slot under which the others' part of free places is kept from us: no other hold ends then.
     kept_until: FleetTime,
 }
@@ -51,7 +54,8 @@ impl Alone {
         let among = among.max(1);
         // An instant that no slot ends at: those lie on whole seconds.
         let kept_until = FleetTime::from_micros((now + LONGEST_FLOOR).as_micros() / 1_000_000 * 1_000_000 + 1);
-        let mut alone = Self { since: now, among, written, base: value.clone(), fired: Vec::new(), kept_until };
+        let mut alone =
+            Self { since: now, among, written, base: value.clone(), fired: Vec::new(), unsent: Vec::new(), kept_until };
         value.leader = None;
         if among > 1 {
             alone.divide(value, now);
@@ -59,6 +63,16 @@ impl Alone {
         let fired = |bucket: &BucketState| (bucket.plan.id.clone(), bucket.fired);
         alone.fired = value.buckets.iter().map(fired).collect();
         alone
+    }
+
+    /// The store holds a commit that was on its way when this replica was left alone: it held `value` then, for sure.
+    pub fn was_written(&mut self, value: ScopeValue) {
+        self.written = value;
+    }
+
+    /// A lease of a commit that was on its way, and that was not stored: nobody was told of it.
+    pub fn unsent(&mut self, lease: &Lease) {
+        self.unsent.extend(lease.charges.iter().map(|charge| (charge.bucket.clone(), charge.amount.as_milli())));
     }
 
     fn divide(&self, value: &mut ScopeValue, now: FleetTime) {
@@ -151,7 +165,9 @@ impl Alone {
     ) -> Milli {
         let fired = |value: &ScopeValue| value.buckets.iter().find(|bucket| bucket.plan.id == *id).map(|bucket| bucket.fired);
         let begun = self.fired.iter().find(|(known, _)| known == id).map_or(0, |(_, fired)| *fired);
-        let unclear = fired(&self.base).unwrap_or(0).saturating_sub(fired(before).unwrap_or(0));
+        let unsent: i64 =
+            self.unsent.iter().filter(|(known, _)| known == id).fold(0, |sum, (_, units)| sum.saturating_add(*units));
+        let unclear = fired(&self.base).unwrap_or(0).saturating_sub(fired(before).unwrap_or(0)).saturating_sub(unsent);
         let granted = fired(local).unwrap_or(0).saturating_sub(begun).saturating_add(unclear.max(0));
         let all = Milli::from_milli(granted).at_least_zero();
         if lost_at <= self.since {

@@ -12,6 +12,7 @@ use paceline_core::units::{FleetTime, Span};
 use paceline_core::value::ScopeValue;
 
 use super::effects::Undo;
+use super::lost::{LostCommit, Return, Unheard};
 use super::{Answer, DecidedAs, Denied, Effects, Event, RecordChange, Reply, ReplyId, ReportInput, Scope, reply_to};
 use crate::inputs::print_of_lease;
 use crate::lease_body::LeaseBody;
@@ -42,9 +43,18 @@ impl Scope {
     }
 
     /// The store answers again, and holds `stored`, written at `stored_at`: the next step writes what comes of both.
+    /// Should another replica be faster with its commit, it is called again with what that one wrote.
     pub fn rejoin(&mut self, stored: ScopeValue, stored_at: FleetTime, now: FleetTime) {
-        let Some(alone) = self.alone.take() else { return self.adopt(stored, now) };
-        let value = alone.end(&stored, stored_at, &self.value, now);
+        let back = match (self.alone.take(), self.back.take()) {
+            (Some(alone), _) => {
+                let (local, lost) = (self.value.clone(), std::mem::take(&mut self.lost));
+                Box::new(Return { alone, local, lost })
+            }
+            (None, Some(back)) => back,
+            (None, None) => return self.adopt(stored, now),
+        };
+        let (value, unheard) = back.with(stored, stored_at, |unheard| self.is_granted_anew(unheard), now);
+        (self.back, self.unheard) = (Some(back), unheard);
         let own = |key: &CallKey| self.records.get(key).map(|record| (*key, record.clone()));
         let own: Vec<(CallKey, Arc<Record>)> = self.pending.keys().filter_map(own).collect();
         self.adopt_merged(value, now);
@@ -55,23 +65,32 @@ impl Scope {
 
     /// Takes in a step of which nobody knows whether it was written. Nobody has heard of what it granted, so nobody sends on it:
     /// those calls go back in line, and what they took is given back here (in the store it stays taken, if it was written).
-    /// Everything else it did stands, and is written later. Returns the answers that stand.
-    pub fn land_alone(&mut self, fx: Effects, now: FleetTime) -> (Vec<(ReplyId, Reply)>, Vec<Event>) {
+    /// Everything else it did stands, and is written later. Returns the answers that stand. Of several steps the last one first.
+    pub fn land_alone(&mut self, fx: Effects, mut commit: LostCommit, now: FleetTime) -> (Vec<(ReplyId, Reply)>, Vec<Event>) {
         let mut unheard: HashSet<ReplyId> = HashSet::new();
+        let mut keys: HashSet<CallKey> = HashSet::new();
         for undo in fx.undo {
             match undo {
                 Undo::Ask(granted) => {
                     unheard.insert(granted.call.reply);
-                    if let Some(record) = self.records.remove(&granted.call.input.key) {
-                        report::release(&mut self.value, &record.lease.lease());
+                    let key = granted.call.input.key;
+                    keys.insert(key);
+                    if let Some(record) = self.records.remove(&key) {
+                        let lease = record.lease.lease();
+                        report::release(&mut self.value, &lease);
+                        commit.unheard.push(Unheard { key, lease });
                     }
                     self.back_in_line(*granted, &HashSet::new(), now);
                 }
                 Undo::Input(_) => {}
                 Undo::Pending(changes) => self.keep_for_later(changes, now),
+                // It is in the value: should it not be written, it differs from what is stored like anything done alone.
+                Undo::Return(_) => {}
             }
         }
-        self.keep_for_later(fx.records.into_iter().filter(|change| !change.must_be_new), now);
+        self.lost.insert(0, commit);
+        let stands = |change: &RecordChange| !change.must_be_new && !keys.contains(&change.key);
+        self.keep_for_later(fx.records.into_iter().filter(stands), now);
         let replies = fx.replies_on_commit.into_iter().filter(|(id, _)| !unheard.contains(id)).collect();
         let is_heard = |event: &Event| !matches!(event, Event::Decided { outcome: DecidedAs::Granted, .. });
         (replies, fx.events_on_commit.into_iter().filter(is_heard).collect())

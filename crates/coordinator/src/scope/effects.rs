@@ -11,6 +11,7 @@ use paceline_core::report::Outcome;
 use paceline_core::signal::Source;
 use paceline_core::units::{FleetTime, Span};
 
+use super::lost::Return;
 use super::{Call, Elsewhere, Input, Quote, ScopeView};
 use crate::api::{Answer, CallError, ReportAnswer};
 use crate::record::{CallKey, Kept};
@@ -212,6 +213,8 @@ pub(super) enum Undo {
     Input(Input),
     /// Records that were written late wait again.
     Pending(Vec<RecordChange>),
+    /// What was done alone is joined with the newer value.
+    Return(Box<Return>),
 }
 
 /// A call that was granted a slot.

@@ -11,6 +11,7 @@ mod estimate;
 mod input;
 mod late;
 mod lead;
+mod lost;
 mod mode;
 mod organisations;
 mod parent;
@@ -46,6 +47,7 @@ pub use effects::{DecidedAs, Effects, Event, RecordChange, Reply, ReplyId, Repor
 pub(crate) use input::GivenBack;
 pub(crate) use input::Served;
 pub use input::{AskInput, Input, ReleaseInput, ReportInput, TeachInput};
+pub use lost::LostCommit;
 pub use quote::{Elsewhere, Quote};
 pub(crate) use report::next_ask;
 pub use shadow::Tally;
@@ -104,6 +106,12 @@ pub struct Scope {
     is_adopted: bool,
     /// Set while the store does not answer and this replica decides by itself.
     alone: Option<paceline_core::alone::Alone>,
+    /// What was done alone, while it is not known to be written.
+    back: Option<Box<lost::Return>>,
+    /// Commits that were on their way when the store fell silent.
+    lost: Vec<LostCommit>,
+    /// Leases that are stored and that nobody heard of.
+    unheard: Vec<lost::Unheard>,
     /// Records that were not written because the store did not answer.
     pending: HashMap<CallKey, RecordChange>,
     /// How many of them there may be before those that are over are dropped.
@@ -163,6 +171,9 @@ impl Scope {
             is_unsaved: false,
             is_adopted: false,
             alone: None,
+            back: None,
+            lost: Vec::new(),
+            unheard: Vec::new(),
             pending: HashMap::new(),
             pending_sweep_at: 1_024,
             shut: Vec::new(),
@@ -300,6 +311,7 @@ impl Scope {
         self.name_unread(&mut fx);
         self.settle_alone(now, &mut fx);
         if fx.changed && self.alone.is_none() {
+            fx.undo.extend(self.back.take().map(effects::Undo::Return));
             self.value.lineage.wrote(self.replica);
             self.take_lead(now);
         }

@@ -29,6 +29,7 @@ impl Scope {
                 }
                 Undo::Ask(granted) => self.back_in_line(*granted, &retaken, now),
                 Undo::Pending(changes) => self.keep_for_later(changes, now),
+                Undo::Return(back) => self.back = Some(back),
             }
         }
         again

@@ -14,6 +14,7 @@ mod replicas;
 mod rest;
 mod settling;
 mod stores;
+mod unheard;
 
 use std::sync::Arc;
 
