@@ -279,7 +279,11 @@ impl<S: Store> Coordinator<S> {
     async fn inspect(&self, target: &Target) -> Option<ScopeView> {
         let handle = self.0.scopes().get(&ScopeKey::new(&target.provider, &target.account)).cloned()?;
         match self.send(&handle, Input::Inspect).await {
-            Some(Reply::View(view)) => Some(*view),
+            // Without the store the value names nobody; who led is asked first all the same.
+            Some(Reply::View(view)) => Some(match &view.leader {
+                Some(_) => *view,
+                None => view.led_by(handle.lead.known(self.now()).as_ref(), self.now()),
+            }),
             _ => None,
         }
     }

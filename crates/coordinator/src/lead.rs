@@ -6,7 +6,7 @@ use paceline_core::leader::Leader;
 use paceline_core::units::{FleetTime, Span};
 
 /// So long after its end a lead still says where calls go first: an idle leader takes it up again with the first one.
-const KNOWN_FOR: Span = Span::from_secs(10);
+pub(crate) const KNOWN_FOR: Span = Span::from_secs(10);
 
 /// Which replica decides about a scope, as far as this one knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,12 @@ impl LeadCell {
         if let Some(leader) = seen.as_mut() {
             leader.until = leader.until.max(now);
         }
+    }
+
+    /// Who leads, or did a moment ago, whoever that is.
+    pub(crate) fn known(&self, now: FleetTime) -> Option<Leader> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.as_ref().filter(|leader| now < leader.until + KNOWN_FOR).cloned()
     }
 
     pub(crate) fn lead(&self, replica: u32, now: FleetTime) -> Lead {

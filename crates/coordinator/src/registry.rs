@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use paceline_core::units::FleetTime;
 use paceline_store::{Announcement, REPLICA_LIFE, Replica, Store, codec};
+use tokio::time::{Instant, timeout};
 
 use crate::api::CallError;
 use crate::front::Coordinator;
@@ -18,12 +20,22 @@ pub(crate) struct Registry {
     most: RwLock<Peak>,
     /// The newest schema that all of them can read; what is written is no newer.
     schema: AtomicU32,
+    /// Since when heartbeats have not been answered, and what came of the last one.
+    silence: RwLock<Option<(Instant, String)>>,
 }
+
+/// How long the store gets to answer a heartbeat.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 impl Default for Registry {
     /// Nobody has been heard of; this replica is there all the same.
     fn default() -> Self {
-        Self { replicas: RwLock::new(Arc::new([])), most: RwLock::default(), schema: AtomicU32::new(codec::SCHEMA) }
+        Self {
+            replicas: RwLock::new(Arc::new([])),
+            most: RwLock::default(),
+            schema: AtomicU32::new(codec::SCHEMA),
+            silence: RwLock::default(),
+        }
     }
 }
 
@@ -64,8 +76,21 @@ impl Registry {
         self.schema.load(Ordering::Relaxed)
     }
 
+    /// A heartbeat that began at `since` was not answered.
+    fn not_answered(&self, since: Instant, why: &str) {
+        let mut silence = self.silence.write().unwrap_or_else(PoisonError::into_inner);
+        let since = silence.as_ref().map_or(since, |(first, _)| *first);
+        *silence = Some((since, why.to_owned()));
+    }
+
+    fn silence(&self) -> Option<(Duration, String)> {
+        let silence = self.silence.read().unwrap_or_else(PoisonError::into_inner);
+        silence.as_ref().map(|(since, why)| (since.elapsed(), why.clone()))
+    }
+
     /// Takes what a heartbeat found.
     pub(crate) fn see(&self, found: Vec<Replica>, now: FleetTime) -> Change {
+        self.silence.write().unwrap_or_else(PoisonError::into_inner).take();
         let lowest = found.iter().map(|replica| replica.announced.schema).min();
         self.schema.store(codec::schema_to_write(lowest), Ordering::Relaxed);
         let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
@@ -128,7 +153,15 @@ impl<S: Store> Coordinator<S> {
             schema: codec::SCHEMA,
             config_hash: config_hash.to_owned(),
         };
-        let found = inner.store.heartbeat(&me).await.map_err(|error| CallError::Unavailable(error.to_string()))?;
+        let began = Instant::now();
+        let found = match timeout(ANSWERS_WITHIN, inner.store.heartbeat(&me)).await {
+            Ok(beaten) => beaten.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("the store has not answered a heartbeat within {} s", ANSWERS_WITHIN.as_secs())),
+        };
+        let found = found.map_err(|why| {
+            inner.registry().not_answered(began, &why);
+            CallError::Unavailable(why)
+        })?;
         let live = found.len();
         inner.registry().see(found, inner.store.now()).tell(&me, live);
         Ok(())
@@ -146,6 +179,16 @@ impl<S: Store> Coordinator<S> {
     /// Whether limits here come from a later configuration than the one that this replica has read.
     pub fn is_config_stale(&self) -> bool {
         self.inner().is_config_stale()
+    }
+
+    /// How long the store has not answered heartbeats, and what is wrong with it, for people; `None`: it answers.
+    pub fn store_silence(&self) -> Option<(Duration, String)> {
+        self.inner().registry().silence()
+    }
+
+    /// Among how many replicas limits are divided while the store is away.
+    pub fn among(&self) -> u32 {
+        self.inner().among()
     }
 
     /// The replicas that share the state as of the last heartbeat, this one included, by id; empty before the first.

@@ -9,6 +9,7 @@ mod error;
 mod grpc;
 mod life;
 mod listener;
+mod overview;
 mod peers;
 mod reached;
 mod recording;

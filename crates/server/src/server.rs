@@ -27,6 +27,7 @@ use crate::error::ServeError;
 use crate::grpc::bounds::MOST_MESSAGE_BYTES;
 use crate::grpc::{AdminService, Desk, Limiter};
 use crate::life::{Life, Phase};
+use crate::overview::Overview;
 use crate::peers::{ARRIVES_WITHIN, Peers};
 use crate::reached::Sharing;
 use crate::recording::{Finish, Record, Recording};
@@ -65,6 +66,7 @@ pub struct Server {
     http_addr: SocketAddr,
     store: AnyStore,
     coordinator: Coordinator<AnyStore>,
+    overview: Overview<AnyStore>,
     telemetry: Telemetry,
     in_force: Arc<ArcSwap<InForce>>,
     reloader: Reloader<AnyStore>,
@@ -132,9 +134,13 @@ impl Server {
             health.set_service_status(service, ServingStatus::NotServing).await;
         }
         let (draining, is_draining) = watch::channel(false);
-        let peers = Peers::new(coordinator.clone(), telemetry.clone(), options.arrives_within.unwrap_or(ARRIVES_WITHIN));
+        let arrives_within = options.arrives_within.unwrap_or(ARRIVES_WITHIN);
+        let peers = Arc::new(Peers::new(coordinator.clone(), telemetry.clone(), arrives_within));
+        let overview = Overview::new(coordinator.clone(), peers.clone(), store.describe());
         let desk = Desk::new(coordinator.clone(), peers, is_draining);
-        let routes = routes(&coordinator, desk, &in_force, &health, grpc_addr.ip().to_canonical().is_loopback())?;
+        let is_open = grpc_addr.ip().to_canonical().is_loopback();
+        let admin = AdminService::new(coordinator.clone(), overview.clone(), in_force.clone(), is_open);
+        let routes = routes(desk, admin, &health)?;
         let life = Arc::new(Life::new());
         Ok(Self {
             grpc,
@@ -143,6 +149,7 @@ impl Server {
             http_addr,
             store,
             coordinator,
+            overview,
             telemetry,
             in_force,
             reloader,
@@ -209,7 +216,7 @@ impl Server {
         let mut grpc = JoinSet::new();
         listener::serve_grpc(self.grpc, &self.routes, &stopping, &mut grpc);
         let web = web::router(web::State {
-            coordinator: self.coordinator.clone(),
+            overview: self.overview.clone(),
             telemetry: self.telemetry.clone(),
             in_force: self.in_force.clone(),
             life: self.life.clone(),
@@ -246,15 +253,12 @@ impl Server {
 }
 
 fn routes<S: paceline_store::Store>(
-    coordinator: &Coordinator<S>,
     desk: Desk<S>,
-    in_force: &Arc<ArcSwap<InForce>>,
+    admin: AdminService<S>,
     health: &HealthReporter,
-    is_loopback: bool,
 ) -> Result<Routes, ServeError> {
     let limiter = RateLimiterServer::new(Limiter::new(desk)).max_decoding_message_size(MOST_MESSAGE_BYTES);
-    let admin = AdminServer::new(AdminService::new(coordinator.clone(), in_force.clone(), is_loopback))
-        .max_decoding_message_size(MOST_MESSAGE_BYTES);
+    let admin = AdminServer::new(admin).max_decoding_message_size(MOST_MESSAGE_BYTES);
     let health = tonic_health::server::HealthService::from_health_reporter(health.clone());
     // Both versions describe everything, also each other, and the details of errors.
     let described = [

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use paceline_coordinator::Coordinator;
 use paceline_store::{MemoryStore, Store};
 use rand::RngExt as _;
-use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 
 use crate::life::{BEAT, Life};
 use crate::reload::InForce;
@@ -20,8 +20,6 @@ const KEYS_EVERY: Duration = Duration::from_secs(5);
 
 /// How often a replica announces itself: five times before it would be missed.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(2);
-/// How long the store gets for that.
-const HEARTBEAT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Beats as long as the loop turns.
 pub(crate) async fn beat(life: Arc<Life>) {
@@ -64,12 +62,7 @@ pub(crate) async fn heartbeat<S: Store>(coordinator: Coordinator<S>, in_force: A
     let (mut is_away, mut was_stale) = (false, false);
     loop {
         let hash = in_force.load().hash().to_owned();
-        let beaten = timeout(HEARTBEAT_WITHIN, coordinator.heartbeat(env!("CARGO_PKG_VERSION"), &hash)).await;
-        let why = match beaten {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer within {} s", HEARTBEAT_WITHIN.as_secs())),
-        };
+        let why = coordinator.heartbeat(env!("CARGO_PKG_VERSION"), &hash).await.err().map(|error| error.to_string());
         match (&why, is_away) {
             (Some(why), false) => tracing::warn!(why, "this replica cannot announce itself; the others soon count without it"),
             (None, true) => tracing::info!("this replica announces itself again"),

@@ -1,5 +1,6 @@
 //! `paceline status`: what is limited, how full it is, and who waits for what.
 
+mod fleet;
 mod json;
 mod people;
 #[cfg(test)]
@@ -30,14 +31,15 @@ Examples:
   # For programs; lengths of time are in milliseconds
   paceline status --json
 
-A scope is an account at a provider. It is live for two minutes after the last call for it.";
+A scope is an account at a provider. It is live for two minutes after the last call for it. Of several
+replicas any may be asked: it asks the others, and says which ones do not answer.";
 
 /// How long the service gets for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// With more scopes than these, each gets a line only.
 const MOST_IN_FULL: usize = 10;
 
-/// Show live scopes: limits, levels, floors and who waits for what.
+/// Show live scopes: limits, levels, floors, who waits for what, who leads and whether the store is away.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
 pub(crate) struct StatusArgs {
@@ -106,7 +108,7 @@ pub(crate) enum StatusError {
 
 /// Asks the service and writes what it said to `out`.
 pub(crate) async fn run(args: StatusArgs, out: &mut (dyn Write + Send)) -> Result<(), StatusError> {
-    // Workers may name several replicas; they all know the same.
+    // Workers may name several replicas; any of them asks the others.
     let addr = args.addr.split(',').next().unwrap_or_default().trim();
     let mut service = connect(addr).await?;
     let selector = args.scope.as_deref().map(selector);
@@ -123,13 +125,13 @@ pub(crate) async fn run(args: StatusArgs, out: &mut (dyn Write + Send)) -> Resul
     let in_full = args.json || args.unread || asked_for_some || list.scopes.len() <= MOST_IN_FULL;
     let scopes = if in_full { details(addr, &mut service, &list).await? } else { Vec::new() };
     let text = if args.json {
-        format!("{}\n", json::scopes(&scopes))
+        format!("{}\n", json::scopes(&list, &scopes))
     } else if args.unread {
         people::unread(&scopes)
     } else if in_full {
-        people::in_full(&scopes)
+        fleet::head(&list) + &people::in_full(&scopes)
     } else {
-        people::in_lines(&list.scopes)
+        fleet::head(&list) + &people::in_lines(&list.scopes)
     };
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)

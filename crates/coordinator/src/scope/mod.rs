@@ -51,7 +51,9 @@ pub use lost::LostCommit;
 pub use quote::{Elsewhere, Quote};
 pub(crate) use report::next_ask;
 pub use shadow::Tally;
-pub use view::{BackingView, BucketView, FloorView, GroupView, LaneView, ScopeView, UnreadView, UsageView};
+pub use view::{
+    BackingView, BucketView, DegradedView, FloorView, GroupView, LaneView, LeaderView, ScopeView, UnreadView, UsageView,
+};
 
 /// No record is kept for longer after it was written: the longest lease takes half of it.
 const LONGEST_RECORD: Span = Span::from_secs(3_600);

@@ -1,16 +1,20 @@
 //! A scope as people see it: for status and the Admin service.
 
+use std::sync::Arc;
+
 use paceline_core::backing::Backing;
 use paceline_core::bucket::BucketState;
 use paceline_core::floor::Floor;
+use paceline_core::leader::{LEADS_FOR, Leader};
 use paceline_core::mode::Modes;
-use paceline_core::plan::{Class, OurPart, Owner, Refill};
+use paceline_core::plan::{Class, OurPart, Owner, Refill, StoreDown};
 use paceline_core::signal::Source;
 use paceline_core::trust::PROOF_LASTS;
 use paceline_core::units::{FleetTime, Span};
 use paceline_core::usage::{Form, Remembered, UsageBook};
 
 use super::{Scope, Tally};
+use crate::lead::KNOWN_FOR;
 
 /// A scope at one instant.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +43,32 @@ pub struct ScopeView {
     pub usage: Vec<UsageView>,
     /// Headers that look like limits and that nothing read, and values nobody could read; as this replica saw them.
     pub unread: Vec<UnreadView>,
+    /// Who decides about it, as this replica knows; it may be out of date.
+    pub leader: Option<LeaderView>,
+    /// Set while this replica decides about it without the store.
+    pub degraded: Option<DegradedView>,
+}
+
+/// Who leads a scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderView {
+    /// Its number.
+    pub replica: u32,
+    /// Where it is reached.
+    pub address: Arc<str>,
+    /// How long ago it last committed, as far as is known.
+    pub committed: Span,
+}
+
+/// A scope that is decided without the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DegradedView {
+    /// For how long.
+    pub lasts: Span,
+    /// Among how many replicas limits are divided.
+    pub among: u32,
+    /// What is done with its calls; `None`: it differs, or nobody has asked.
+    pub on_store_down: Option<StoreDown>,
 }
 
 /// What speaks for a learned value.
@@ -292,7 +322,31 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
             .collect(),
         in_flight: groups.iter().map(|group| group.in_flight).sum(),
         groups,
+        leader: leader(value.leader.as_ref(), now),
+        degraded: degraded(scope, now),
     }
+}
+
+/// As calls are sent: to a lead that ended a moment ago, too.
+fn leader(leader: Option<&Leader>, now: FleetTime) -> Option<LeaderView> {
+    let leader = leader.filter(|leader| now < leader.until + KNOWN_FOR)?;
+    let committed = now.since(leader.until - LEADS_FOR).at_least_zero();
+    Some(LeaderView { replica: leader.replica, address: leader.address.clone(), committed })
+}
+
+impl ScopeView {
+    /// The same with a leader that is known from elsewhere.
+    pub(crate) fn led_by(self, known: Option<&Leader>, now: FleetTime) -> Self {
+        Self { leader: leader(known, now), ..self }
+    }
+}
+
+fn degraded(scope: &Scope, now: FleetTime) -> Option<DegradedView> {
+    let alone = scope.alone.as_ref()?;
+    let mut done = scope.plans.values().map(|plan| plan.store_down);
+    let first = done.next();
+    let on_store_down = first.filter(|first| done.all(|other| other == *first));
+    Some(DegradedView { lasts: now.since(alone.since).at_least_zero(), among: alone.among, on_store_down })
 }
 
 pub(super) fn count(number: usize) -> u64 {

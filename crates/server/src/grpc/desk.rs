@@ -70,8 +70,8 @@ struct Asked {
 
 impl<S: Store> Desk<S> {
     /// `draining` becomes true before those who wait are let go.
-    pub(crate) fn new(coordinator: Coordinator<S>, peers: Peers<S>, draining: watch::Receiver<bool>) -> Self {
-        Self { coordinator, peers: Arc::new(peers), draining }
+    pub(crate) fn new(coordinator: Coordinator<S>, peers: Arc<Peers<S>>, draining: watch::Receiver<bool>) -> Self {
+        Self { coordinator, peers, draining }
     }
 
     /// Becomes true when everybody is to go elsewhere.

@@ -23,10 +23,10 @@ pub(super) type Prove = Box<dyn Fn() -> Vec<u8> + Send + Sync>;
 
 /// The way to one replica.
 pub(crate) struct Link {
-    address: Arc<str>,
-    prove: Prove,
+    pub(super) address: Arc<str>,
+    pub(super) prove: Prove,
     telemetry: Telemetry,
-    arrives_within: Duration,
+    pub(super) arrives_within: Duration,
     health: Mutex<Health>,
     // Held while a Session is opened: those who come meanwhile wait for the same one.
     wire: tokio::sync::Mutex<Option<Arc<Wire>>>,
@@ -150,7 +150,7 @@ impl Link {
     }
 
     /// The open Session, opened if need be.
-    async fn wire(&self) -> Option<Arc<Wire>> {
+    pub(super) async fn wire(&self) -> Option<Arc<Wire>> {
         let asked_at = Instant::now();
         let mut wire = self.wire.lock().await;
         if let Some(open) = wire.as_ref().filter(|wire| wire.is_open()) {

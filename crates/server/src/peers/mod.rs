@@ -5,6 +5,7 @@
 
 mod health;
 mod link;
+mod look;
 mod proof;
 mod wire;
 
@@ -92,7 +93,8 @@ impl<S: Store> Peers<S> {
         proof::check(self.coordinator.keyring(), self.coordinator.replica(), self.coordinator.now(), proof)
     }
 
-    fn link(&self, replica: u32, address: Arc<str>) -> Arc<Link> {
+    /// The way to a replica.
+    pub(crate) fn link(&self, replica: u32, address: Arc<str>) -> Arc<Link> {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(link) = links.get(&replica) {
             return link.clone();

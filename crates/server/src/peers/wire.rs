@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use paceline_proto::v1;
 use paceline_proto::v1::acquire_response::Outcome;
+use paceline_proto::v1::admin_client::AdminClient;
 use paceline_proto::v1::rate_limiter_client::RateLimiterClient;
 use paceline_proto::v1::release_request::What;
 use paceline_proto::v1::session_request::Call as Said;
@@ -35,6 +36,7 @@ pub(super) struct Wire {
     says: mpsc::Sender<v1::SessionRequest>,
     calls: Arc<Calls>,
     next_id: AtomicU64,
+    channel: Channel,
 }
 
 /// Who waits for which answer; `None` once the Session is over.
@@ -69,19 +71,24 @@ impl Wire {
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES);
         let channel = endpoint.connect().await.map_err(|error| Status::unavailable(error.to_string()))?;
-        let mut client = RateLimiterClient::new(channel).max_decoding_message_size(MOST_MESSAGE_BYTES);
+        let mut client = RateLimiterClient::new(channel.clone()).max_decoding_message_size(MOST_MESSAGE_BYTES);
         let (says, said) = mpsc::channel(OUTBOX);
         let mut request = Request::new(ReceiverStream::new(said));
         request.metadata_mut().insert_bin(METADATA, BinaryMetadataValue::from_bytes(proof));
         let hears = client.session(request).await?.into_inner();
         let calls = Arc::new(Calls(Mutex::new(Some(HashMap::new()))));
         tokio::spawn(listen(hears, calls.clone(), says.downgrade(), client));
-        Ok(Arc::new(Self { says, calls, next_id: AtomicU64::new(1) }))
+        Ok(Arc::new(Self { says, calls, next_id: AtomicU64::new(1), channel }))
     }
 
     /// Whether answers can still come.
     pub(super) fn is_open(&self) -> bool {
         self.calls.lock().is_some()
+    }
+
+    /// Asks the replica itself, on the same connection.
+    pub(super) fn admin(&self) -> AdminClient<Channel> {
+        AdminClient::new(self.channel.clone()).max_decoding_message_size(MOST_MESSAGE_BYTES)
     }
 
     /// Says something on behalf of a caller; `None`: the Session is over.

@@ -1,7 +1,7 @@
 //! The HTTP listener: metrics, health, the configuration in force and a page for people.
 
+mod fleet;
 mod page;
-mod replicas;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use axum::extract::{ConnectInfo, State as Shared};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use paceline_coordinator::Coordinator;
 use paceline_store::Store;
 use paceline_telemetry::{CONTENT_TYPE, Telemetry};
 use tokio::net::TcpListener;
 
 use crate::error::ServeError;
 use crate::life::{Life, Phase};
+use crate::overview::Overview;
 use crate::reload::InForce;
 
 /// What the pages show.
 pub(crate) struct State<S> {
-    pub(crate) coordinator: Coordinator<S>,
+    pub(crate) overview: Overview<S>,
     pub(crate) telemetry: Telemetry,
     pub(crate) in_force: Arc<ArcSwap<InForce>>,
     pub(crate) life: Arc<Life>,
@@ -32,7 +32,7 @@ pub(crate) struct State<S> {
 impl<S> Clone for State<S> {
     fn clone(&self) -> Self {
         Self {
-            coordinator: self.coordinator.clone(),
+            overview: self.overview.clone(),
             telemetry: self.telemetry.clone(),
             in_force: self.in_force.clone(),
             life: self.life.clone(),
@@ -66,7 +66,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) -> Result<(), S
 }
 
 async fn status_page<S: Store>(Shared(state): Shared<State<S>>) -> Response {
-    let scopes = state.coordinator.scopes().await;
+    let (list, scopes) = state.overview.all(page::MOST_SCOPES).await;
     let in_force = state.in_force.load();
     let page = page::render(&page::Facts {
         version: env!("CARGO_PKG_VERSION"),
@@ -74,12 +74,7 @@ async fn status_page<S: Store>(Shared(state): Shared<State<S>>) -> Response {
         up_for: state.life.up_for(),
         config_file: in_force.config().file(),
         config_hash: in_force.hash(),
-        fleet: replicas::Fleet {
-            replicas: &state.coordinator.replicas(),
-            me: state.coordinator.replica(),
-            config_hash: in_force.hash(),
-            now: state.coordinator.now(),
-        },
+        list: &list,
         scopes: &scopes,
     });
     (SAFE, Html(page)).into_response()

@@ -9,6 +9,7 @@ mod calls;
 mod fleet;
 mod learned;
 mod leaving;
+mod overview;
 mod pages;
 mod reloading;
 mod replicas;

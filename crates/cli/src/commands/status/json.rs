@@ -2,15 +2,66 @@
 
 use paceline_proto::convert;
 use paceline_proto::v1::{
-    Bucket, Evidence, Floor, GetScopeResponse, Group, Lane, LearnedUsage, Mode, ModeShare, Priority, Refill, ScopeSummary,
-    UnreadHeader,
+    Bucket, Degraded, Evidence, Floor, GetScopeResponse, Group, Lane, Leader, LearnedUsage, ListScopesResponse, Mode,
+    ModeShare, OnStoreDown, Priority, Refill, Replica, ScopeSummary, Store, UnreadHeader,
 };
 use prost_types::Duration;
 use serde_json::{Value, json};
 
-/// `{"scopes": [...]}`.
-pub(super) fn scopes(scopes: &[GetScopeResponse]) -> Value {
-    json!({ "scopes": scopes.iter().map(scope).collect::<Vec<_>>() })
+/// `{"store": {...}, "replicas": [...], "scopes": [...]}`.
+pub(super) fn scopes(list: &ListScopesResponse, scopes: &[GetScopeResponse]) -> Value {
+    json!({
+        "store": list.store.as_ref().map(store),
+        "replicas": list.replicas.iter().map(replica).collect::<Vec<_>>(),
+        "scopes": scopes.iter().map(scope).collect::<Vec<_>>(),
+    })
+}
+
+/// `degraded`: it does not answer.
+fn store(store: &Store) -> Value {
+    json!({
+        "address": store.address,
+        "degraded": store.away_for.is_some(),
+        "away_for_ms": millis(store.away_for.as_ref()),
+        "problem": store.problem,
+        "among": store.among,
+    })
+}
+
+fn replica(replica: &Replica) -> Value {
+    json!({
+        "id": replica.id,
+        "address": replica.address,
+        "version": replica.version,
+        "schema": replica.schema,
+        "heartbeat_age_ms": millis(replica.heartbeat_age.as_ref()),
+        "config_hash": replica.config_hash,
+        "asked": replica.asked,
+        "answers": replica.answers,
+    })
+}
+
+fn leader(leader: &Leader) -> Value {
+    json!({
+        "replica": leader.replica,
+        "address": leader.address,
+        "asked": leader.asked,
+        "answers": leader.answers,
+        "commit_age_ms": millis(leader.commit_age.as_ref()),
+    })
+}
+
+fn degraded(one: &Degraded) -> Value {
+    json!({
+        "replica": one.replica,
+        "lasts_ms": millis(one.lasts.as_ref()),
+        "among": one.among,
+        "on_store_down": match one.on_store_down() {
+            OnStoreDown::Unspecified => None,
+            OnStoreDown::Local => Some("local"),
+            OnStoreDown::Closed => Some("closed"),
+        },
+    })
 }
 
 /// The same when nothing matches: `{"scopes": [], "live": ["openai/prod", ...]}`.
@@ -32,6 +83,8 @@ fn scope(scope: &GetScopeResponse) -> Value {
             "prevented": calls.prevented,
         })),
         "organisations": scope.organisations,
+        "leader": scope.leader.as_ref().map(leader),
+        "degraded": scope.degraded.iter().map(degraded).collect::<Vec<_>>(),
         "waiting": scope.lanes.iter().map(|lane| lane.depth).sum::<u64>(),
         "in_flight": scope.in_flight,
         "floor": scope.floor.as_ref().map(floor),

@@ -9,6 +9,8 @@ use paceline_proto::v1::{
 use paceline_proto::{convert, v1};
 use prost_types::Duration;
 
+use super::fleet;
+
 const ENFORCE: i32 = v1::Mode::Enforce as i32;
 /// More kinds of calls than these are only counted.
 const MOST_USAGE: usize = 20;
@@ -37,7 +39,7 @@ pub(super) fn in_full(scopes: &[GetScopeResponse]) -> String {
 
 /// A line for each scope.
 pub(super) fn in_lines(scopes: &[ScopeSummary]) -> String {
-    let mut rows = vec![row(["SCOPE", "MODE", "WAITING", "IN FLIGHT", "OLDEST WAIT", "NOTHING SENT FOR"])];
+    let mut rows = vec![row(["SCOPE", "MODE", "WAITING", "IN FLIGHT", "OLDEST WAIT", "LED BY", "NOTHING SENT FOR"])];
     rows.extend(scopes.iter().map(|scope| {
         vec![
             name(&scope.provider, &scope.account),
@@ -45,6 +47,7 @@ pub(super) fn in_lines(scopes: &[ScopeSummary]) -> String {
             scope.waiting.to_string(),
             scope.in_flight.to_string(),
             length(scope.oldest_wait.as_ref()),
+            fleet::leader(scope),
             floor(scope.floor.as_ref()),
         ]
     }));
@@ -55,7 +58,10 @@ pub(super) fn in_lines(scopes: &[ScopeSummary]) -> String {
 
 fn one(scope: &GetScopeResponse) -> String {
     let waiting: u64 = scope.lanes.iter().map(|lane| lane.depth).sum();
-    let mut text = format!("{}: {waiting} waiting, {} in flight\n", name(&scope.provider, &scope.account), scope.in_flight);
+    let led_by = fleet::led_by(scope);
+    let mut text =
+        format!("{}: {waiting} waiting, {} in flight{led_by}\n", name(&scope.provider, &scope.account), scope.in_flight);
+    text.push_str(&fleet::degraded(scope));
     if let Some(held) = &scope.floor {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  nothing is sent for {}", floor(Some(held)));
@@ -244,7 +250,7 @@ fn lower(name: &str, prefix: &str) -> String {
     name.strip_prefix(prefix).unwrap_or(name).to_lowercase()
 }
 
-fn length(duration: Option<&Duration>) -> String {
+pub(super) fn length(duration: Option<&Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), |duration| span(duration).to_string())
 }
 
@@ -252,7 +258,7 @@ fn span(duration: &Duration) -> Span {
     Span::from_secs(duration.seconds).saturating_add(Span::from_micros(i64::from(duration.nanos) / 1_000))
 }
 
-fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+pub(super) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
@@ -262,7 +268,7 @@ pub(super) fn printable(text: &str) -> String {
 }
 
 /// Columns as wide as their widest cell, two spaces between them.
-fn table(rows: &[Vec<String>], indent: &str) -> String {
+pub(super) fn table(rows: &[Vec<String>], indent: &str) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for cells in rows {
         widths.resize(widths.len().max(cells.len()), 0);

@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use paceline_proto::v1::{
-    Bucket, Evidence, Floor, GetScopeResponse, Group, Lane, LearnedUsage, Mode, ModeShare, Priority, Refill, ScopeSummary,
-    Source, UnreadHeader, WatchedCalls,
+    Bucket, Degraded, Evidence, Floor, GetScopeResponse, Group, Lane, Leader, LearnedUsage, ListScopesResponse, Mode,
+    ModeShare, OnStoreDown, Priority, Refill, Replica, ScopeSummary, Source, Store, UnreadHeader, WatchedCalls,
 };
 use prost_types::Duration;
 
-use super::{StatusError, failed, json, people, selector};
+use super::{StatusError, failed, fleet as of_fleet, json, people, selector};
 
 fn length(millis: i64) -> Option<Duration> {
     let nanos = i32::try_from(millis % 1_000).unwrap() * 1_000_000;
@@ -87,6 +87,70 @@ fn busy() -> GetScopeResponse {
     }
 }
 
+fn led_by(replica: u32, address: &str, answers: bool) -> Option<Leader> {
+    Some(Leader { replica, address: address.into(), answers, ..Leader::default() })
+}
+
+/// Two replicas, of which one does not answer, and a store that is away.
+fn fleet() -> ListScopesResponse {
+    let one = Replica {
+        id: 7,
+        address: "a:7070".into(),
+        version: "0.2.0".into(),
+        schema: 3,
+        heartbeat_age: length(1_500),
+        config_hash: "0123456789abcdef".into(),
+        asked: true,
+        answers: true,
+    };
+    let other = Replica { id: 9, address: "b:7070\u{7}".into(), asked: false, answers: false, ..one.clone() };
+    let store = Store {
+        address: "redis://store:6379".into(),
+        away_for: length(12_000),
+        problem: "it does not answer".into(),
+        among: 3,
+    };
+    ListScopesResponse { replicas: vec![one, other], store: Some(store), ..ListScopesResponse::default() }
+}
+
+#[test]
+fn who_serves_and_that_the_store_is_away_stands_first() {
+    let expected = "\
+DEGRADED: the store redis://store:6379 has not answered this replica for 12 s (it does not answer).
+  Limits are divided among 3: calls are granted from this replica's part, or denied where `on_store_down: closed` says so.
+
+REPLICA  ADDRESS  VERSION  SCHEMA  LAST HEARD OF  CONFIGURATION
+7        a:7070   0.2.0    3       1.5 s ago      01234567       asked
+9        b:7070\u{fffd}  0.2.0    3       1.5 s ago      01234567       does not answer: calls that wait there are not counted
+
+";
+    let shown = of_fleet::head(&fleet());
+    assert_eq!(shown, expected, "{shown}");
+    assert_eq!(of_fleet::head(&ListScopesResponse::default()), "", "one that is alone and well");
+    let told = json::scopes(&fleet(), &[]);
+    assert_eq!((&told["store"]["degraded"], &told["store"]["away_for_ms"]), (&true.into(), &12_000.0.into()));
+    assert_eq!((&told["replicas"][1]["answers"], &told["replicas"][1]["schema"]), (&false.into(), &3.into()));
+}
+
+#[test]
+fn who_decides_is_said() {
+    let first_line = |leader| {
+        let shown = people::in_full(&[GetScopeResponse { leader, ..GetScopeResponse::default() }]);
+        shown.lines().next().unwrap_or_default().to_owned()
+    };
+    assert!(first_line(led_by(9, "b:1", true)).ends_with("; led by 9 at b:1"));
+    let silent = first_line(led_by(9, "b:1", false));
+    assert!(silent.contains("led by 9 at b:1, which does not answer: calls that wait there are not shown"), "{silent}");
+    assert!(!first_line(None).contains("led by"));
+    let degraded = vec![Degraded { replica: 7, lasts: length(3_000), among: 3, on_store_down: OnStoreDown::Closed.into() }];
+    let scope = GetScopeResponse { degraded, ..GetScopeResponse::default() };
+    let shown = people::in_full(std::slice::from_ref(&scope));
+    assert!(shown.contains("degraded: for 3 s replica 7 decides without the store and denies its calls"), "{shown}");
+    let told = json::scopes(&fleet(), &[scope]);
+    assert_eq!(told["scopes"][0]["degraded"][0]["on_store_down"], "closed");
+    assert_eq!(told["scopes"][0]["leader"], serde_json::Value::Null);
+}
+
 #[test]
 fn what_nothing_reads_is_listed_with_a_sample() {
     let text = people::unread(&[busy()]);
@@ -124,14 +188,15 @@ fn many_scopes_get_a_line_each() {
             oldest_wait: length(12_000),
             floor: floor(),
             modes: vec![share(Mode::Enforce, 0.2), share(Mode::Shadow, 0.8)],
+            leader: led_by(9, "b:7070", false),
             ..ScopeSummary::default()
         },
         ScopeSummary { provider: "github".into(), ..ScopeSummary::default() },
     ];
     let expected = "\
-SCOPE                MODE                     WAITING  IN FLIGHT  OLDEST WAIT  NOTHING SENT FOR
-openai/prod          enforce 20%, shadow 80%  3        4          12 s         8.8 s (retry after seconds, set 1.2 s ago)
-github/(no account)  enforce                  0        0          -            -
+SCOPE                MODE                     WAITING  IN FLIGHT  OLDEST WAIT  LED BY                    NOTHING SENT FOR
+openai/prod          enforce 20%, shadow 80%  3        4          12 s         b:7070 (does not answer)  8.8 s (retry after seconds, set 1.2 s ago)
+github/(no account)  enforce                  0        0          -            -                         -
 
 Name one for its buckets and lanes: paceline status PROVIDER/ACCOUNT
 ";
@@ -161,7 +226,7 @@ fn what_is_only_watched_is_said() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let told = json::scopes(&[scope]);
+    let told = json::scopes(&ListScopesResponse::default(), &[scope]);
     assert_eq!(told["scopes"][0]["modes"]["shadow"], 1.0);
     assert_eq!(told["scopes"][0]["watched"]["prevented"], 41);
 }
@@ -181,7 +246,7 @@ fn nothing_to_show_is_said() {
 
 #[test]
 fn programs_get_names_and_milliseconds() {
-    let told = json::scopes(&[busy()]);
+    let told = json::scopes(&fleet(), &[busy()]);
     let scope = &told["scopes"][0];
     assert_eq!((&scope["mode"], &scope["waiting"]), (&"enforce".into(), &3.into()));
     assert_eq!(scope["floor"], serde_json::Value::Null);

@@ -123,11 +123,22 @@ impl Replica {
         self.counted(metric).await
     }
 
-    async fn counted(&self, metric: &str) -> f64 {
+    /// Its status page.
+    pub(crate) async fn page(&self) -> String {
+        self.get("/").await
+    }
+
+    async fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.http).await.expect("HTTP answers");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: paceline\r\nConnection: close\r\n\r\n").await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: paceline\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
         let mut page = String::new();
         stream.read_to_string(&mut page).await.unwrap();
+        page
+    }
+
+    async fn counted(&self, metric: &str) -> f64 {
+        let page = self.get("/metrics").await;
         page.lines()
             .filter(|line| line.starts_with(metric))
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())

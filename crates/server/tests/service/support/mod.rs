@@ -47,8 +47,10 @@ pub(crate) struct Service {
     pub(crate) http: SocketAddr,
     pub(crate) folder: Folder,
     pub(crate) reloader: Reloader<AnyStore>,
+    pub(crate) store: Arc<MemoryStore>,
+    /// Its number.
+    pub(crate) replica: u32,
     clock: Arc<AtomicI64>,
-    store: Arc<MemoryStore>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<Result<Drained, ServeError>>,
 }
@@ -92,11 +94,12 @@ impl Service {
         };
         let server = Server::bind(options).await.expect("the service starts");
         let (grpc, http, reloader) = (server.grpc_addr(), server.http_addr(), server.reloader());
+        let replica = server.replica();
         let (stop, stopping) = oneshot::channel();
         let running = tokio::spawn(server.run(async move {
             let _ = stopping.await;
         }));
-        Self { grpc, http, folder, reloader, clock, store, stop: Some(stop), running }
+        Self { grpc, http, folder, reloader, store, replica, clock, stop: Some(stop), running }
     }
 
     /// Moves fleet time.
