@@ -1,7 +1,7 @@
 //! `paceline`: every command of the product in one binary.
 //!
 //! Each command is a module of `commands` with its arguments and a `run`; this file parses the command line, runs one of them
-//! and turns how it ended into an exit status: 0 fine, 1 it failed, 2 the command line was wrong.
+//! and turns how it ended into an exit status: 0 fine, 1 it failed, 2 the command line, or the store it names, was wrong.
 
 mod commands;
 
@@ -40,7 +40,7 @@ Examples:
   paceline mock-provider --first 1 --status 429 --retry-after 2
 
 The exit status is 0 when all went well, 1 when the command failed and 2 when the command line was
-wrong.";
+wrong, or names a store that cannot be used as it is.";
 
 /// A fleet-wide coordinated rate limiter for calls to rate-limited providers.
 ///
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
             let text = failure.to_string();
             // Lists of problems begin each with the word already. Nowhere else to say it if this fails too.
             let _ = writeln!(io::stderr().lock(), "error: {}", text.strip_prefix("error: ").unwrap_or(&text));
-            ExitCode::FAILURE
+            failure.exit_code()
         }
     }
 }
@@ -142,6 +142,14 @@ enum Failure {
 }
 
 impl Failure {
+    /// 2 where the same command line can never work.
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Serve(serve::ServeFailure::Serve(error)) if error.is_mistake() => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+
     fn is_closed_output(&self) -> bool {
         let error = match self {
             Self::Status(status::StatusError::Output(error))

@@ -40,6 +40,8 @@ pub struct Config {
     /// How many replicas there are to be.
     pub(crate) expected_replicas: u32,
     pub(crate) store: StoreAddress,
+    /// Where it stands in the file.
+    pub(crate) store_at: Option<Pos>,
     /// What is done with calls where no nearer level says it.
     pub(crate) mode: Option<Written<Modes>>,
     pub(crate) classes: ClassSettings,
@@ -117,6 +119,7 @@ impl Default for Config {
             listen: Listen::default(),
             expected_replicas: 1,
             store: StoreAddress::default(),
+            store_at: None,
             mode: None,
             classes: ClassSettings::default(),
             retries: RetrySettings::default(),

@@ -117,7 +117,7 @@ impl Config {
                 }
                 Scalar::Store => {
                     if let Some(address) = store(&node, from, &mut found) {
-                        self.store = address;
+                        (self.store, self.store_at) = (address, None);
                     }
                 }
                 Scalar::Mode => {

@@ -89,6 +89,7 @@ fn top(root: &Node, config: &mut Config, problems: &mut Problems) {
     }
     if let Some(entry) = fields.take("store") {
         config.store = store(&entry.node, "store", problems).unwrap_or_default();
+        config.store_at = Some(entry.node.pos);
     }
     if let Some(entry) = fields.take("mode") {
         config.mode = modes(&entry.node, "mode", problems);

@@ -39,6 +39,14 @@ pub enum ServeError {
     /// The store's address is none.
     #[error("--store, PACELINE_SERVE_STORE or `store:`: {0}")]
     StoreAddress(#[from] paceline_store::UrlError),
+    /// The store's address leads to a server that will never do, as it is.
+    #[error("the store {store} cannot be used, and waiting would not help: {what}")]
+    WrongStore {
+        /// Its address, without secrets.
+        store: String,
+        /// What is wrong, where, and what to do.
+        what: String,
+    },
     /// The store does not work.
     #[error("cannot start: {0}")]
     Store(#[from] CallError),
@@ -53,6 +61,13 @@ pub enum ServeError {
         /// What it said.
         why: String,
     },
+}
+
+impl ServeError {
+    /// Whether what it was started with is wrong, so that starting it again changes nothing.
+    pub const fn is_mistake(&self) -> bool {
+        matches!(self, Self::StoreAddress(_) | Self::WrongStore { .. })
+    }
 }
 
 fn listen_advice(source: &io::Error, addr: SocketAddr, flag: &str) -> String {

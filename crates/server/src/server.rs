@@ -90,9 +90,12 @@ impl Server {
     /// Reads the configuration, binds both addresses and puts everything together. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// Everything that is wrong with the configuration; an address that cannot be listened on.
+    /// Everything that is wrong with the configuration; a store that will never do; an address that cannot be listened on.
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let config = load(options.config.as_deref(), &options.overrides)?;
+        if options.store.is_none() {
+            store::look(config.store()).await?;
+        }
         let listen = config.listen().clone();
         let grpc = listener::bind("gRPC", "--grpc", listen.grpc)?;
         let http = listener::bind("HTTP", "--http", listen.http)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_config::StoreAddress;
-use paceline_store::{AnyStore, Failure, Observer, Operation, RedisStore, RedisUrl};
+use paceline_store::{AnyStore, Failure, FirstLook, Observer, Operation, RedisStore, RedisUrl};
 use paceline_telemetry::Telemetry;
 use tokio::time::timeout;
 
@@ -13,6 +13,24 @@ use crate::error::ServeError;
 /// A service that has not reached its store takes calls all the same after this long: with its part of each limit, or as
 /// `on_store_down` says. New replicas that never became ready would turn an outage of the store into one of everything.
 const FIRST_CONTACT: Duration = Duration::from_secs(5);
+
+/// Looks at the store of this address once: a mistake is told before anybody depends on it. One that does not answer is no mistake:
+/// a service must be able to start while its store is away.
+///
+/// # Errors
+/// The address is none, or leads to a server that will never do.
+pub(crate) async fn look(address: &StoreAddress) -> Result<(), ServeError> {
+    let Some(text) = address.reveal() else { return Ok(()) };
+    let url: RedisUrl = text.parse()?;
+    match RedisStore::look(&url).await {
+        FirstLook::Well => {}
+        FirstLook::Away(why) => {
+            tracing::warn!(store = %url, "the store does not answer yet; starting without it, and trying on: {why}");
+        }
+        FirstLook::Mistake(what) => return Err(ServeError::WrongStore { store: url.to_string(), what }),
+    }
+    Ok(())
+}
 
 /// Opens the store of this address; connections are opened in the background.
 ///

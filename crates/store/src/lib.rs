@@ -28,7 +28,7 @@ pub use life::{LONGEST_LIFE, MARGIN, SHORTEST_LIFE, bounded, keep_until};
 pub use memory::{Clock, MemoryStore};
 pub use observe::{Failure, Observer, Operation, Unobserved};
 #[cfg(feature = "redis")]
-pub use redis::{RedisStore, RedisUrl, UrlError};
+pub use redis::{FirstLook, RedisStore, RedisUrl, UrlError};
 pub use register::{Commit, Committed, Expect, Loaded, OnReached, RecordWrite, Store, Version};
 pub use replica::{Announcement, REPLICA_LIFE, Replica};
 pub use token::{MOST_OLDER_KEYS, ROTATE_AFTER, TokenKey, TokenKeys};

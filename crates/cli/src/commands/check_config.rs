@@ -4,7 +4,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use clap::Args;
-use paceline_config::{Config, ConfigErrors, Explanation, ResolveError};
+use paceline_config::{Config, ConfigErrors, Explanation, Overrides, ResolveError, Scalar};
+use paceline_store::RedisUrl;
 use serde_json::{Value, json};
 
 use super::provider_files::ProviderFiles;
@@ -17,11 +18,15 @@ Examples:
   # Which buckets is this call charged in, and which line says so?
   paceline check-config paceline.yaml --resolve openai/prod/gpt-4o
 
+  # Another store than the file's: is this an address, and can the files it names be read?
+  paceline check-config paceline.yaml --store 'rediss://redis:6379?password_file=/run/secrets/redis'
+
   # For programs; a dash reads standard input
   paceline check-config - --json < paceline.yaml
 
 The exit status is 0 when the file is right and 1 when it is not. Account and
-model may be left empty: --resolve openai//gpt-4o.";
+model may be left empty: --resolve openai//gpt-4o. Nothing is connected to: `serve` looks
+at the store when it starts, and says what is wrong with it.";
 
 /// Checks a configuration and prints what it means.
 #[derive(Debug, Args)]
@@ -34,6 +39,10 @@ pub(crate) struct CheckConfigArgs {
     /// Show the buckets of a call and the line or layer that each comes from; repeatable. A model may contain slashes.
     #[arg(long, value_name = "PROVIDER/ACCOUNT/MODEL")]
     resolve: Vec<String>,
+
+    /// The store in place of the file's: `memory`, or the address of Redis or Valkey.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
 
     /// One JSON object: {"file","valid","hash","effective","warnings","resolve"}, or {"file","valid","problems"}.
     #[arg(long)]
@@ -68,7 +77,7 @@ pub(crate) enum CheckConfigError {
 /// The file is wrong, a target does not resolve, or reading or writing failed.
 pub(crate) fn run(args: &CheckConfigArgs, out: &mut dyn Write) -> Result<(), CheckConfigError> {
     let file = args.file.as_deref().unwrap_or("(no file)");
-    let config = match load(args.file.as_deref())? {
+    let config = match load(args.file.as_deref())?.and_then(|config| with_store(config, args.store.as_deref())) {
         Ok(config) => config,
         Err(errors) => {
             if args.json {
@@ -98,6 +107,17 @@ fn load(file: Option<&str>) -> Result<Result<Config, ConfigErrors>, io::Error> {
         }
         Some(path) => Config::load(Path::new(path), catalogue),
     })
+}
+
+/// The store that is asked for, and the one that holds checked as `serve` reads it: its whole address, and the files in it.
+fn with_store(config: Config, store: Option<&str>) -> Result<Config, ConfigErrors> {
+    let config = config.with_overrides(&Overrides::default().flag(Scalar::Store, store))?;
+    let problems = match config.store().reveal().map(str::parse::<RedisUrl>) {
+        None => Vec::new(),
+        Some(Ok(url)) => url.problems_of_files(),
+        Some(Err(error)) => vec![error.to_string()],
+    };
+    config.with_problems_of_store(problems)
 }
 
 fn resolve(config: &Config, targets: &[String]) -> Result<Vec<Explanation>, CheckConfigError> {
@@ -150,7 +170,7 @@ mod tests {
         let resolve = resolve.iter().map(|target| (*target).to_owned()).collect();
         let mut out = Vec::new();
         let result = run(
-            &CheckConfigArgs { file: Some(file.clone()), resolve, json, provider_files: ProviderFiles::default() },
+            &CheckConfigArgs { file: Some(file.clone()), resolve, store: None, json, provider_files: ProviderFiles::default() },
             &mut out,
         );
         std::fs::remove_dir_all(&dir).unwrap();
@@ -187,6 +207,24 @@ mod tests {
     }
 
     #[test]
+    fn the_whole_address_of_the_store_and_its_files_are_checked() {
+        let wrong = |text: &str| check(text, "store", &[], false).1.unwrap_err().to_string();
+        let said = wrong("mode: off\nstore: redis://redis:6379/first\n");
+        assert!(said.contains("behind the host stands the number of the database"), "{said}");
+        assert!(said.contains("paceline.yaml:2:8 in store"), "{said}");
+        let said = wrong("store: redis://app:hunter2@redis:6379?pasword_file=x\n");
+        assert!(said.contains("nothing is called `pasword_file` there") && !said.contains("hunter2"), "{said}");
+        let said = wrong("store: rediss://redis?password_file=/nowhere/a&ca=/nowhere/b\n");
+        assert!(said.contains("cannot read the password file /nowhere/a") && said.contains("/nowhere/b"), "{said}");
+        assert!(said.contains("2 problems in "), "{said}");
+        check("store: redis+cluster://a,b,c?timeout_ms=300\n", "store", &[], false).1.unwrap();
+        // Of a flag no place is told.
+        let errors = with_store(Config::default(), Some("redis+sentinel://a,b")).unwrap_err();
+        assert!(errors.to_string().contains("--> --store"), "{errors}");
+        assert_eq!(with_store(Config::default(), Some("redis://a")).unwrap().store().reveal(), Some("redis://a"));
+    }
+
+    #[test]
     fn json_is_one_line_with_everything() {
         let text = "providers: {openai: {share: 60%, accounts: {prod: {use: 50%}}}}";
         let (said, result) = check(text, "json", &["openai/prod/gpt-4o"], true);
@@ -212,6 +250,7 @@ mod tests {
             &CheckConfigArgs {
                 file: None,
                 resolve: vec!["openai".to_owned()],
+                store: None,
                 json: false,
                 provider_files: ProviderFiles::default(),
             },

@@ -11,3 +11,4 @@ mod recording;
 #[cfg(unix)]
 mod serve;
 mod simulate;
+mod store;

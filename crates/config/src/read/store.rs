@@ -1,7 +1,7 @@
 //! Where the state lives: in this process, or at an address that the store reads itself.
 
-use crate::model::StoreAddress;
-use crate::problem::{Problem, Problems};
+use crate::model::{Config, StoreAddress};
+use crate::problem::{ConfigErrors, Problem, Problems};
 use crate::redact;
 use crate::tree::Node;
 
@@ -23,4 +23,27 @@ pub(crate) fn store(node: &Node, path: &str, problems: &mut Problems) -> Option<
                 rediss://, unix://, redis+cluster://A,B,C, redis+sentinel://A,B,C/NAME";
     problems.add(Problem::at(node.pos, path, message).help(help));
     None
+}
+
+impl Config {
+    /// The same configuration, when its store has no problems: what an address means, and the files it names, only the store
+    /// itself can tell.
+    ///
+    /// # Errors
+    /// The problems, at the line of `store`, or without a place where a flag or a variable gave it.
+    pub fn with_problems_of_store(self, found: impl IntoIterator<Item = String>) -> Result<Self, ConfigErrors> {
+        let mut problems = Problems::default();
+        for message in found {
+            let problem = match self.store_at {
+                Some(pos) => Problem::at(pos, "store", message),
+                None => Problem::nowhere("--store", message),
+            };
+            problems.add(problem.help("docs/operating/redis.md has every form of an address"));
+        }
+        let (file, text) = match self.store_at {
+            Some(_) => (self.file.clone(), self.text.clone()),
+            None => ("flags and variables".to_owned(), "".into()),
+        };
+        problems.into_result(self, &file, &text)
+    }
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connect::{self, ConnectError};
 use super::endpoint::Endpoint;
+use super::errors::{self, Said};
 use super::lane::{Common, Target};
 use super::link::Link;
 use super::routes::Node;
@@ -165,26 +166,7 @@ impl Cluster {
     }
 
     async fn ask(&self, link: &Link) -> Result<(), ConnectError> {
-        let deadline = Instant::now() + self.common.access.timeout;
-        let mut question = redis::cmd("CLUSTER");
-        question.arg("SLOTS");
-        let answer = link.send(&question, deadline).await;
-        let answer = match answer.map_err(|_| nowhere(format!("{} does not answer", link.endpoint())))? {
-            Value::ServerError(error) => {
-                let hint = if error.details().unwrap_or_default().contains("cluster support disabled") {
-                    "; it is no cluster: write redis:// for redis+cluster://"
-                } else {
-                    ""
-                };
-                let said = format!("{} {}", error.code(), error.details().unwrap_or_default());
-                return Err(nowhere(format!("{} says: {said}{hint}", link.endpoint())));
-            }
-            answer => answer,
-        };
-        let ranges = ranges(answer, link.endpoint());
-        if ranges.is_empty() {
-            return Err(nowhere(format!("{} knows of no slots", link.endpoint())));
-        }
+        let ranges = slots(link, self.common.access.timeout).await?;
         let mut map = Map::default();
         for (from, to, endpoint) in &ranges {
             map.give(*from..=*to, &self.known(endpoint.clone()));
@@ -227,6 +209,37 @@ async fn draw(cluster: Weak<Cluster>, common: Arc<Common>) {
             let _ = timeout(LOOK_EVERY, common.lost.notified()).await;
         }
     }
+}
+
+/// Asks a node who has which slots.
+///
+/// # Errors
+/// It does not answer, is none of a cluster, or knows of none that has any.
+pub(super) async fn slots(link: &Link, within: Duration) -> Result<Vec<(u16, u16, Endpoint)>, ConnectError> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let answer = link.send(&question, Instant::now() + within).await;
+    let answer = match answer.map_err(|_| nowhere(format!("{} does not answer", link.endpoint())))? {
+        Value::ServerError(error) => {
+            let details = error.details().unwrap_or_default();
+            let said = format!("{} says: {} {details}", link.endpoint(), error.code());
+            if details.contains("cluster support disabled") || details.starts_with("unknown command") {
+                let detail = format!("{said}; it is no cluster: write redis:// for redis+cluster://");
+                return Err(ConnectError::mistake(Failure::ClusterDown, detail));
+            }
+            if matches!(errors::said(&error), Said::Not { failure: Failure::Denied, .. }) {
+                let advice = "docs/operating/redis.md lists the rights that a user needs";
+                return Err(ConnectError::mistake(Failure::Denied, format!("{said}; {advice}")));
+            }
+            return Err(nowhere(said));
+        }
+        answer => answer,
+    };
+    let ranges = ranges(answer, link.endpoint());
+    if ranges.is_empty() {
+        return Err(nowhere(format!("{} knows of no slots", link.endpoint())));
+    }
+    Ok(ranges)
 }
 
 /// Reads the answer to CLUSTER SLOTS: first and last slot of each range, and its primary, as the server at `asked` sees it.

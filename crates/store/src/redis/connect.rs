@@ -70,11 +70,23 @@ pub(super) enum Role {
 pub(super) struct ConnectError {
     pub(super) failure: Failure,
     pub(super) detail: String,
+    /// Whether somebody has to put something right: waiting does not help.
+    pub(super) is_mistake: bool,
 }
 
 impl ConnectError {
     pub(super) fn new(failure: Failure, detail: impl Into<String>) -> Self {
-        Self { failure, detail: detail.into() }
+        Self { failure, detail: detail.into(), is_mistake: false }
+    }
+
+    /// One that does not go by waiting.
+    pub(super) fn mistake(failure: Failure, detail: impl Into<String>) -> Self {
+        Self { failure, detail: detail.into(), is_mistake: true }
+    }
+
+    /// What to tell of two: what somebody can put right.
+    pub(super) fn or(self, earlier: Option<Self>) -> Self {
+        earlier.filter(|earlier| earlier.is_mistake && !self.is_mistake).unwrap_or(self)
     }
 
     fn io(endpoint: &Endpoint, error: &io::Error) -> Self {
@@ -111,13 +123,20 @@ pub(super) async fn role(link: &Link, deadline: Instant) -> Result<Role, Connect
         Value::Array(parts) => Ok(match parts.first() {
             Some(Value::BulkString(role)) if role == b"master" => Role::Primary,
             Some(Value::BulkString(role)) if role == b"slave" => Role::Replica,
+            Some(Value::BulkString(role)) if role == b"sentinel" => {
+                let detail = format!(
+                    "{0} is a sentinel: write redis+sentinel://{0}/NAME, with what it calls the primary",
+                    link.endpoint()
+                );
+                return Err(ConnectError::mistake(Failure::Other, detail));
+            }
             _ => Role::Unknown,
         }),
         Value::ServerError(error) => match errors::said(&error) {
             errors::Said::Not { failure: Failure::Denied, elsewhere: false } => Ok(Role::Unknown),
             errors::Said::Not { .. } if error.code() == "NOAUTH" => {
                 let detail = format!("{} does not let us in: {NO_PASSWORD}", link.endpoint());
-                Err(ConnectError::new(Failure::Denied, detail))
+                Err(ConnectError::mistake(Failure::Denied, detail))
             }
             errors::Said::Not { failure, .. } => {
                 Err(ConnectError::new(failure, format!("{} says: {}", link.endpoint(), error.code())))
@@ -153,7 +172,27 @@ fn refused(endpoint: &Endpoint, access: &Access, error: &RedisError) -> ConnectE
             (_, None) => "it does not take the password",
             (_, Some(_)) => "it does not take user and password",
         };
-        return ConnectError::new(Failure::Denied, format!("{endpoint} does not let us in: {what}"));
+        return ConnectError::mistake(Failure::Denied, format!("{endpoint} does not let us in: {what}"));
+    }
+    let db = access.db;
+    if text.contains("DB index is out of range") {
+        let detail =
+            format!("{endpoint} has no database {db}: take a smaller number, or raise `databases` in its configuration");
+        return ConnectError::mistake(Failure::Other, detail);
+    }
+    if text.contains("SELECT is not allowed in cluster mode") {
+        let detail =
+            format!("{endpoint} belongs to a cluster, which has database 0 only: write redis+cluster://, without /{db}");
+        return ConnectError::mistake(Failure::ClusterDown, detail);
+    }
+    let alert = if access.tls.as_ref().is_some_and(|files| files.cert.is_none()) {
+        " (does it want a certificate of ours? add ?cert=FILE&key=FILE)"
+    } else {
+        ""
+    };
+    if text.contains("received fatal alert") {
+        let detail = format!("{endpoint} refuses our side of TLS: {text}{alert}");
+        return ConnectError::mistake(Failure::Denied, detail);
     }
     let failure = if text.contains("LOADING") { Failure::Loading } else { Failure::Connection };
     let hint = if error.is_io_error() && access.tls.is_none() { " (does it want TLS? write rediss://)" } else { "" };
@@ -175,7 +214,7 @@ async fn socket(endpoint: &Endpoint, access: &Access) -> Result<Box<dyn Stream>,
             stream.set_zero_linger().map_err(failed)?;
             let Some(files) = &access.tls else { return Ok(Box::new(stream)) };
             let name = ServerName::try_from(host.clone()).map_err(|_| {
-                ConnectError::new(Failure::Connection, format!("{host} is no name that a certificate can have"))
+                ConnectError::mistake(Failure::Connection, format!("{host} is no name that a certificate can have"))
             })?;
             let connector = TlsConnector::from(Arc::new(tls(files)?));
             let stream = connector.connect(name, stream).await.map_err(|error| {
@@ -183,16 +222,26 @@ async fn socket(endpoint: &Endpoint, access: &Access) -> Result<Box<dyn Stream>,
                     None => "; for a certificate of your own authority add ?ca=FILE",
                     Some(_) => "",
                 };
-                ConnectError::new(Failure::Connection, format!("no TLS with {endpoint}: {error}{hint}"))
+                let detail = format!("no TLS with {endpoint}: {error}{hint}");
+                if is_distrust(&error) {
+                    return ConnectError::mistake(Failure::Connection, detail);
+                }
+                ConnectError::new(Failure::Connection, detail)
             })?;
             Ok(Box::new(stream))
         }
     }
 }
 
+/// Whether the server showed a certificate that is not good for it, and not just none in time.
+pub(super) fn is_distrust(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::AlertReceived(_)))
+}
+
 /// Reads the files anew with each connection: certificates are renewed.
-fn tls(files: &TlsFiles) -> Result<ClientConfig, ConnectError> {
-    let broken = |what: String| ConnectError::new(Failure::Connection, what);
+pub(super) fn tls(files: &TlsFiles) -> Result<ClientConfig, ConnectError> {
+    let broken = |what: String| ConnectError::mistake(Failure::Connection, what);
     let mut roots = RootCertStore::empty();
     match &files.ca {
         Some(path) => {
@@ -219,21 +268,27 @@ fn tls(files: &TlsFiles) -> Result<ClientConfig, ConnectError> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
-    let broken = |what: String| ConnectError::new(Failure::Connection, format!("{}: {what}", path.display()));
+    let broken = |what: String| ConnectError::mistake(Failure::Connection, format!("{}: {what}", path.display()));
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let certificates = read.map_err(|error| broken(error.to_string()))?;
     if certificates.is_empty() { Err(broken("holds no certificate".to_owned())) } else { Ok(certificates) }
 }
 
-fn password(password: &Password) -> Result<Option<String>, ConnectError> {
+pub(super) fn password(password: &Password) -> Result<Option<String>, ConnectError> {
     match password {
         Password::None => Ok(None),
         Password::Given(secret) => Ok(Some(secret.reveal().to_owned())),
         Password::File(path) => {
             let text = fs::read_to_string(path).map_err(|error| {
-                ConnectError::new(Failure::Denied, format!("cannot read the password file {}: {error}", path.display()))
+                let detail = format!("cannot read the password file {}: {error}", path.display());
+                ConnectError::mistake(Failure::Denied, detail)
             })?;
-            Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
+            let first = text.lines().next().unwrap_or_default();
+            if first.is_empty() {
+                let detail = format!("the password file {} begins with an empty line", path.display());
+                return Err(ConnectError::mistake(Failure::Denied, detail));
+            }
+            Ok(Some(first.to_owned()))
         }
     }
 }

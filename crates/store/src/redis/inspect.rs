@@ -71,6 +71,11 @@ impl Settings {
         Self { info, save }
     }
 
+    /// Why nothing will ever come of it: waiting does not make a server younger.
+    pub(super) fn mistake(&self) -> Option<Finding> {
+        self.findings().into_iter().find(|finding| matches!(finding, Finding::TooOld(_)))
+    }
+
     /// What is wrong with them.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -110,6 +115,8 @@ mod tests {
         assert_eq!(settings("", None).findings(), []);
         assert_eq!(settings(fine, Some("")).findings(), [Finding::Forgets]);
         let bad = "redis_version:6.0.16\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\n";
+        assert_eq!(settings(bad, None).mistake(), Some(Finding::TooOld("6.0.16".to_owned())));
+        assert_eq!(settings(fine, Some("")).mistake(), None, "who forgets can be used");
         let expected = [Finding::TooOld("6.0.16".to_owned()), Finding::Evicts("allkeys-lru".to_owned())];
         assert_eq!(settings(bad, Some("")).findings(), expected);
         assert_eq!(settings("redis_version:6.2.0\nmaxmemory_policy:volatile-ttl", None).findings().len(), 1);

@@ -33,7 +33,7 @@ impl Sentinels {
     /// None of them knows it, with the reason of the last one.
     pub(super) async fn primary(&self) -> Result<Endpoint, ConnectError> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut last = None;
+        let mut last: Option<ConnectError> = None;
         for (index, place) in places.iter().enumerate() {
             match self.ask(place).await {
                 Ok(primary) => {
@@ -43,7 +43,7 @@ impl Sentinels {
                     }
                     return Ok(primary);
                 }
-                Err(error) => last = Some(error),
+                Err(error) => last = Some(error.or(last)),
             }
         }
         Err(last.unwrap_or_else(|| ConnectError::new(Failure::Connection, "there are no sentinels")))
@@ -64,7 +64,20 @@ impl Sentinels {
                 }
                 _ => Err(unknown("answers with something else than an address".to_owned())),
             },
-            Value::Nil => Err(unknown(format!("knows no primary called {}", self.name))),
+            Value::Nil => {
+                let detail =
+                    format!("sentinel {place} knows no primary called {}; `SENTINEL MASTERS` there lists them", self.name);
+                Err(ConnectError::mistake(Failure::Connection, detail))
+            }
+            Value::ServerError(error) if error.details().unwrap_or_default().starts_with("unknown command") => {
+                let detail = format!("{place} is no sentinel: name those, or write redis://{place} for one server");
+                Err(ConnectError::mistake(Failure::Connection, detail))
+            }
+            Value::ServerError(error) if matches!(error.code(), "NOAUTH" | "NOPERM") => {
+                let advice = "give a user and a password that may ask it: ?sentinel_user=NAME&sentinel_password_file=FILE";
+                let detail = format!("sentinel {place} does not let us in ({}): {advice}", error.code());
+                Err(ConnectError::mistake(Failure::Denied, detail))
+            }
             Value::ServerError(error) => Err(unknown(format!("says: {}", error.code()))),
             _ => Err(unknown("answers with something else than an address".to_owned())),
         }

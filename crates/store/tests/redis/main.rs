@@ -5,5 +5,6 @@
 mod conformance;
 mod failovers;
 mod faults;
+mod mistakes;
 mod scripts;
 mod support;
