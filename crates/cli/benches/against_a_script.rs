@@ -1,4 +1,5 @@
-//! What a slot costs: the service over Redis, next to a server of the same kind that runs one small script per acquire.
+//! What a slot costs: the service over Redis, next to a server of the same kind that runs one small script per acquire, and one that
+//! only answers.
 //!
 //! ```console
 //! $ cargo bench -p paceline --bench against_a_script -- [--seconds 5] [--in-flight 512] [--scopes 1000] [--rounds 3]
@@ -26,14 +27,11 @@ use std::time::Duration;
 use paceline_proto::v1;
 use paceline_proto::v1::acquire_response::Outcome;
 use paceline_proto::v1::rate_limiter_server::{RateLimiter, RateLimiterServer};
-use paceline_proto::v1::session_request::Call;
-use paceline_proto::v1::session_response::Answer;
 use paceline_tests::servers::Server;
 use redis::aio::MultiplexedConnection;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, Streaming};
 
 /// As in the binary, and for both.
@@ -62,32 +60,31 @@ const CONFIG: &str =
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some("serve-a-script") {
-        return serve_a_script(&arguments.next().unwrap());
+    match arguments.next().as_deref() {
+        Some("serve-a-script") => return serve(Some(&arguments.next().unwrap())),
+        Some("serve-an-echo") => return serve(None),
+        _ => {}
     }
     let (seconds, rounds) = (argument("--seconds", 5), argument("--rounds", 3));
     let (in_flight, scopes) = (argument("--in-flight", 512), argument("--scopes", 1_000));
     let config = std::env::temp_dir().join(format!("paceline-against-a-script-{}.yaml", std::process::id()));
     std::fs::write(&config, CONFIG).unwrap();
-    for via in ["acquire", "session"] {
-        for scopes in [1, scopes] {
-            let load = Load { via, scopes, in_flight, seconds };
-            let mut runs = [Vec::new(), Vec::new()];
-            for _ in 0..rounds {
-                // In turn, and each with a Redis of its own, so that neither pays for what the other left behind.
-                for (way, runs) in ["script", "paceline"].into_iter().zip(&mut runs) {
-                    runs.push(load.run(way, config.to_str().unwrap()));
-                }
+    for scopes in [1, scopes] {
+        let load = Load { scopes, in_flight, seconds };
+        let mut runs = [Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..rounds {
+            // In turn, and each with a Redis of its own, so that none pays for what another left behind.
+            for (way, runs) in ["echo", "script", "paceline"].into_iter().zip(&mut runs) {
+                runs.push(load.run(way, config.to_str().unwrap()));
             }
-            load.compare(&runs);
         }
+        load.compare(&runs);
     }
     let _ = std::fs::remove_file(config);
 }
 
 #[derive(Clone, Copy)]
 struct Load {
-    via: &'static str,
     scopes: u64,
     in_flight: u64,
     seconds: u64,
@@ -104,12 +101,23 @@ impl Load {
     fn run(self, way: &str, config: &str) -> Cost {
         let redis = Server::redis();
         let server = match way {
+            "echo" => Serving::start(Command::new(std::env::current_exe().unwrap()).arg("serve-an-echo")),
             "script" => Serving::start(Command::new(std::env::current_exe().unwrap()).args(["serve-a-script", &redis.url()])),
             _ => {
                 let store = format!("{}?connections={CONNECTIONS}", redis.url());
                 let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
-                command.args(["serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", &store, "--config", config]);
-                Serving::start(command.args(["--log-filter", "warn"]))
+                command.args([
+                    "serve",
+                    "--grpc",
+                    "127.0.0.1:0",
+                    "--http",
+                    "127.0.0.1:0",
+                    "--store",
+                    &store,
+                    "--config",
+                    config,
+                ]);
+                Serving::start(command.args(["--log-filter", "error"]))
             }
         };
         self.drive(&server, 1);
@@ -128,7 +136,7 @@ impl Load {
     /// Loads the server for so long, without a warm-up.
     fn drive(self, server: &Serving, seconds: u64) -> Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
-        command.args(["bench", "--json", "--provider", "bench", "--warm-up", "0s", "--connections", "8", "--via", self.via]);
+        command.args(["bench", "--json", "--provider", "bench", "--warm-up", "0s", "--connections", "8"]);
         command.args(["--addr", &server.addr, "--server-pid", &server.child.id().to_string()]);
         command.args(["--in-flight", &self.in_flight.to_string(), "--scopes", &self.scopes.to_string()]);
         let output = command.args(["--duration", &format!("{seconds}s")]).stderr(Stdio::inherit()).output().expect("it runs");
@@ -137,19 +145,23 @@ impl Load {
 
     fn told(self, way: &str, cost: &Cost) -> Value {
         json!({
-            "way": way, "via": self.via, "scopes": self.scopes, "in_flight": self.in_flight,
+            "way": way, "scopes": self.scopes, "in_flight": self.in_flight,
             "acquires_per_s": cost.per_second.round(), "server_cpu_us": round(cost.server_us), "redis_cpu_us": round(cost.redis_us),
         })
     }
 
-    fn compare(self, [script, ours]: &[Vec<Cost>; 2]) {
+    fn compare(self, [echo, script, ours]: &[Vec<Cost>; 3]) {
         let ratio = |of: fn(&Cost) -> f64| round(median(ours, of) / median(script, of));
         let shown = json!({
-            "compared": "medians, paceline / script", "via": self.via, "scopes": self.scopes,
+            "compared": "medians, paceline / script", "scopes": self.scopes,
             "acquires": ratio(|cost| cost.per_second),
             "server_cpu": ratio(|cost| cost.server_us),
             "redis_cpu": ratio(|cost| cost.redis_us),
             "both_cpu": ratio(|cost| cost.server_us + cost.redis_us),
+            "server_cpu_without_what_echo_takes": round(
+                (median(ours, |cost| cost.server_us) - median(echo, |cost| cost.server_us))
+                    / (median(script, |cost| cost.server_us) - median(echo, |cost| cost.server_us)),
+            ),
         });
         println!("{shown}");
     }
@@ -184,11 +196,14 @@ impl Drop for Serving {
     }
 }
 
-/// The plain server: a script per acquire, on a runtime like that of the service.
-fn serve_a_script(redis: &str) {
+/// The plain server on a runtime like that of the service: a script per acquire, or without a Redis just an answer.
+fn serve(redis: Option<&str>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let script = Script::connect(redis).await;
+        let script = match redis {
+            Some(redis) => Script::connect(redis).await,
+            None => Script::default(),
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("listening grpc={}", listener.local_addr().unwrap());
         let server = tonic::transport::Server::builder().add_service(RateLimiterServer::new(script));
@@ -196,7 +211,7 @@ fn serve_a_script(redis: &str) {
     });
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Script {
     connections: Arc<[MultiplexedConnection]>,
     next: Arc<AtomicUsize>,
@@ -215,6 +230,11 @@ impl Script {
     }
 
     async fn decide(&self, request: &v1::AcquireRequest) -> v1::AcquireResponse {
+        let answer =
+            v1::AcquireResponse { outcome: Some(Outcome::Grant(v1::Grant::default())), ..v1::AcquireResponse::default() };
+        if self.connections.is_empty() {
+            return answer;
+        }
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
         let mut connection = self.connections[turn].clone();
         let account = request.target.as_ref().map_or("", |target| &target.account);
@@ -222,35 +242,20 @@ impl Script {
         command.arg(&*self.sha).arg(1).arg(format!("bucket:{account}")).arg(1_000_000_000_u64).arg(1_000_000_000_u64).arg(1);
         let granted: u64 = command.query_async(&mut connection).await.expect("an answer");
         assert_eq!(granted, 1, "nothing limits it");
-        v1::AcquireResponse { outcome: Some(Outcome::Grant(v1::Grant::default())), ..v1::AcquireResponse::default() }
+        answer
     }
 }
 
 #[tonic::async_trait]
 impl RateLimiter for Script {
-    type SessionStream = ReceiverStream<Result<v1::SessionResponse, Status>>;
+    type SessionStream = tokio_stream::Empty<Result<v1::SessionResponse, Status>>;
 
     async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
         Ok(Response::new(self.decide(request.get_ref()).await))
     }
 
-    async fn session(&self, request: Request<Streaming<v1::SessionRequest>>) -> Result<Response<Self::SessionStream>, Status> {
-        let (answers, stream) = mpsc::channel(1_024);
-        let (mut calls, script) = (request.into_inner(), self.clone());
-        tokio::spawn(async move {
-            while let Ok(Some(said)) = calls.message().await {
-                let (script, answers) = (script.clone(), answers.clone());
-                tokio::spawn(async move {
-                    let answer = match said.call {
-                        Some(Call::Acquire(request)) => Answer::Acquire(script.decide(&request).await),
-                        _ => Answer::Report(v1::ReportResponse::default()),
-                    };
-                    let answer = v1::SessionResponse { correlation_id: said.correlation_id, answer: Some(answer) };
-                    let _ = answers.send(Ok(answer)).await;
-                });
-            }
-        });
-        Ok(Response::new(ReceiverStream::new(stream)))
+    async fn session(&self, _: Request<Streaming<v1::SessionRequest>>) -> Result<Response<Self::SessionStream>, Status> {
+        Err(Status::unimplemented("only asks are measured"))
     }
 
     async fn report(&self, _: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
