@@ -40,6 +40,8 @@ use crate::register::{Commit, Expect, RecordWrite, Version};
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What a stranger gets to answer a word of the protocol.
 const STRANGER: Duration = Duration::from_millis(300);
+/// The time does not matter to what is tried.
+const BEGINNING: FleetTime = FleetTime::ZERO;
 /// Values looked for: a server of a cluster that has some of the slots sends us elsewhere for one of them.
 const TRIES: usize = 16;
 
@@ -149,11 +151,11 @@ impl<'u> Looker<'u> {
     }
 
     async fn try_reading(&self, link: &Link, scope: &ScopeKey) -> Result<(), ConnectError> {
-        self.attempt(link, &LoadRequest::new(&self.keys, scope)).await
+        self.attempt(link, &LoadRequest::new(&self.keys, scope, BEGINNING)).await
     }
 
     async fn try_writing(&self, link: &Link, scope: &ScopeKey) -> Result<(), ConnectError> {
-        let now = FleetTime::from_micros(0);
+        let now = BEGINNING;
         let version = Version::NONE.next(now);
         let (name, life) = (RecordKey::of([b"first look".as_slice()]), now + Span::from_secs(1));
         let record = RecordWrite { key: name, value: Bytes::from_static(b"?"), keep_until: life, must_be: Expect::Absent };
