@@ -14,7 +14,7 @@ use crate::record::CallKey;
 use crate::scope::Effects;
 
 /// More would only wait in the store's queue.
-const MOST_IN_THE_AIR: usize = 4;
+const MOST_IN_THE_AIR: usize = 8;
 
 /// What a commit came to.
 pub(crate) type Outcome = Result<Committed, StoreError>;
