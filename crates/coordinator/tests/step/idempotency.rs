@@ -1,6 +1,7 @@
 //! The same key again: never a second place, never a second charge.
 
 use paceline_coordinator::api::CallError;
+use paceline_coordinator::scope::Scope;
 use paceline_core::delays;
 use paceline_core::units::Span;
 use paceline_core::value::ScopeValue;
@@ -191,4 +192,27 @@ fn two_replicas_that_grant_a_key_at_once_grant_it_once() {
     let leases = [here, there].map(|id| world.reply(id).grant().lease_id.clone());
     assert_eq!(leases[0], leases[1], "one is granted by its replica, the other meets the record");
     assert_eq!(world.level("concurrency"), 2);
+}
+
+/// Whether the grant of a fresh call must find no record of its key.
+fn looks_for_strangers(scope: &mut Scope, world: &mut World, name: &str) -> bool {
+    let input = world.input(ask(name));
+    let fx = scope.step(vec![input], world.now, &mut rand::rng());
+    fx.records.iter().any(|change| change.must_be_new)
+}
+
+#[test]
+fn a_replica_looks_for_what_others_granted_until_all_of_that_is_over() {
+    let mut world = World::new(limits("limits: {requests: 1M/s}"), 9);
+    let mut scope = world.new_scope();
+    assert!(looks_for_strangers(&mut scope, &mut world, "nothing is known yet"));
+    scope.begins_without_records();
+    assert!(!looks_for_strangers(&mut scope, &mut world, "there are none"));
+    let value = scope.value().clone();
+    scope.adopt(value, world.now);
+    assert!(looks_for_strangers(&mut scope, &mut world, "another one wrote"));
+    world.now = world.now + secs(3_599);
+    assert!(looks_for_strangers(&mut scope, &mut world, "its longest records are there still"));
+    world.now = world.now + secs(1);
+    assert!(!looks_for_strangers(&mut scope, &mut world, "they are not"));
 }

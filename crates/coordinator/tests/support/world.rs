@@ -115,6 +115,13 @@ impl World {
         Ok(self.tell(replica, &target, |id| Input::Ask(id, Arc::new(input))))
     }
 
+    /// A scope that is not driven by this world.
+    pub(crate) fn new_scope(&self) -> Scope {
+        let target = super::target("");
+        let target = self.settings.canonical(&target).unwrap_or_else(|error| panic!("{error}"));
+        Scope::new(Target { model: String::new(), ..target }, 0, self.keyring.clone(), self.settings.clone())
+    }
+
     /// An ask as an input of a step.
     pub(crate) fn input(&mut self, request: AcquireRequest) -> Input {
         let input = ask_input(request, &*self.settings, &self.keyring).unwrap_or_else(|error| panic!("{error}"));
@@ -335,6 +342,9 @@ impl World {
 fn prepare(live: &mut Live, stored: &Stored, inputs: &[Input], now: FleetTime) {
     if !live.loaded {
         adopt(live, stored, now);
+        if stored.records.is_empty() {
+            live.scope.begins_without_records();
+        }
         live.loaded = true;
     }
     for key in inputs.iter().flat_map(|input| live.scope.missing_records(input)).collect::<Vec<_>>() {
