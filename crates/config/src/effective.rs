@@ -34,9 +34,9 @@ impl Config {
         serde_saphyr::to_string(&self.effective_json()).unwrap_or_default()
     }
 
-    /// Tells configurations with different effect apart: 32 hex digits, the same for any order of keys, any spelling of a
-    /// number, any comment. Where a process listens is its own business and not part of it, so that the replicas of a fleet
-    /// agree.
+    /// Tells configurations that decide differently apart: 32 hex digits, the same for any order of keys, any spelling of a
+    /// number, any comment. Where a process listens, and by which address it reaches the store, is its own business and not part of
+    /// it, so that the replicas of a fleet agree.
     pub fn hash(&self) -> String {
         format!("{:032x}", self.fingerprint())
     }
@@ -45,11 +45,14 @@ impl Config {
     pub fn fingerprint(&self) -> u128 {
         let mut effective = self.effective_json();
         if let Value::Object(top) = &mut effective {
-            top.remove("listen");
+            OF_THE_PROCESS.iter().for_each(|own| drop(top.remove(*own)));
         }
         fnv1a_128(effective.to_string().as_bytes())
     }
 }
+
+/// What may differ between replicas that decide the same.
+const OF_THE_PROCESS: [&str; 2] = ["listen", "store"];
 
 /// FNV-1a with 128 bits (Fowler, Noll, Vo; <http://www.isthe.com/chongo/tech/comp/fnv/>): it tells versions apart, it does not
 /// protect against anybody.

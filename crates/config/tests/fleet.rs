@@ -75,6 +75,10 @@ fn it_reads_back_and_counts_for_the_hash() {
     assert_eq!((again.effective_json(), again.hash()), (effective, config.hash()));
     for (changed, is_same) in [
         (FILE.replace("pod-0", "pod-1"), true),
+        (format!("store: redis://store.other-zone:6379\n{FILE}"), true),
+        (format!("mode: shadow\n{FILE}"), false),
+        (format!("tenants: {{ads: {{weight: 2}}}}\n{FILE}"), false),
+        (format!("retries: {{share: 21%}}\n{FILE}"), false),
         (FILE.replace("expected_replicas: 3", "expected_replicas: 4"), false),
         (FILE.replace("on_store_down: closed", "on_store_down: local"), false),
     ] {

@@ -276,7 +276,7 @@ impl<S: Store> Coordinator<S> {
         }
     }
 
-    async fn inspect(&self, target: &Target) -> Option<ScopeView> {
+    pub(crate) async fn inspect(&self, target: &Target) -> Option<ScopeView> {
         let handle = self.0.scopes().get(&ScopeKey::new(&target.provider, &target.account)).cloned()?;
         match self.send(&handle, Input::Inspect).await {
             // Without the store the value names nobody; who led is asked first all the same.
@@ -390,8 +390,13 @@ impl<S: Store> Inner<S> {
         self.scopes().get(key).is_some_and(|handle| handle.gauges.is_degraded())
     }
 
-    pub(crate) fn is_config_stale(&self) -> bool {
+    fn is_config_stale(&self) -> bool {
         self.handles().iter().any(|handle| handle.gauges.is_config_stale())
+    }
+
+    /// A scope whose limits come from another configuration than the one read here.
+    pub(crate) fn followed(&self) -> Option<Target> {
+        self.handles().iter().find(|handle| handle.gauges.is_config_stale()).map(Handle::target)
     }
 
     fn fleet(&self) -> Fleet {

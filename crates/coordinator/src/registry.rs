@@ -1,16 +1,17 @@
 //! Who else serves: the replicas that share the store, as they announce themselves in it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use paceline_core::units::FleetTime;
+use paceline_core::units::{FleetTime, Span};
 use paceline_store::{Announcement, REPLICA_LIFE, Replica, Store, codec};
 use tokio::time::{Instant, timeout};
 
 use crate::api::CallError;
 use crate::front::Coordinator;
+use crate::roll::{self, Divergence, Diverges, standing};
 
 /// What is known of the fleet since the last heartbeat.
 #[derive(Debug)]
@@ -20,6 +21,10 @@ pub(crate) struct Registry {
     most: RwLock<Peak>,
     /// The newest schema that all of them can read; what is written is no newer.
     schema: AtomicU32,
+    /// When this replica was first heard of; zero: not yet.
+    began: AtomicI64,
+    /// What was told of configurations that are not ours.
+    divergence: Mutex<Divergence>,
     /// Since when heartbeats have not been answered, and what came of the last one.
     silence: RwLock<Option<(Instant, String)>>,
 }
@@ -34,9 +39,22 @@ impl Default for Registry {
             replicas: RwLock::new(Arc::new([])),
             most: RwLock::default(),
             schema: AtomicU32::new(codec::SCHEMA),
+            began: AtomicI64::new(0),
+            divergence: Mutex::default(),
             silence: RwLock::default(),
         }
     }
+}
+
+/// A configuration that limits come from, although another one was read here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowedConfig {
+    /// Its hash.
+    pub hash: String,
+    /// For how long it has been in force.
+    pub lasts: Span,
+    /// The replicas that have read it: their addresses, or their numbers.
+    pub replicas: Vec<String>,
 }
 
 /// Who came and who went between two heartbeats.
@@ -91,6 +109,7 @@ impl Registry {
     /// Takes what a heartbeat found.
     pub(crate) fn see(&self, found: Vec<Replica>, now: FleetTime) -> Change {
         self.silence.write().unwrap_or_else(PoisonError::into_inner).take();
+        let found = standing(found);
         let lowest = found.iter().map(|replica| replica.announced.schema).min();
         self.schema.store(codec::schema_to_write(lowest), Ordering::Relaxed);
         let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
@@ -118,14 +137,12 @@ impl Change {
     /// Once for each who came or went; nobody needs to be told of itself.
     fn tell(&self, me: &Announcement, live: usize) {
         for Replica { announced, .. } in self.joined.iter().filter(|replica| replica.announced.id != me.id) {
-            let differs = announced.config_hash != me.config_hash;
             tracing::info!(
                 replica = announced.id,
                 address = announced.address,
                 build = announced.build,
                 live,
-                "a replica shares the state{}",
-                if differs { ", with another configuration than ours" } else { "" }
+                "a replica shares the state"
             );
         }
         for Replica { announced, .. } in self.left.iter().filter(|replica| replica.announced.id != me.id) {
@@ -139,31 +156,61 @@ impl Change {
     }
 }
 
+/// A line for each configuration that is not ours.
+fn tell_divergence(told: Vec<Diverges>, me: &Announcement, now: FleetTime) {
+    for one in told {
+        match one {
+            Diverges::From { hash, since, replicas } => tracing::warn!(
+                hash,
+                replicas = replicas.join(","),
+                read = since.map(|since| format!("{} ago", now.since(since).at_least_zero())),
+                ours = me.config_hash,
+                "replicas have read another configuration than this one; limits are those of the one that was read last, the rest is \
+                 decided by each as it has read it: give all the same"
+            ),
+            Diverges::NoMore => tracing::info!(hash = me.config_hash, "all replicas have read the same configuration"),
+        }
+    }
+}
+
 impl<S: Store> Coordinator<S> {
-    /// Announces this replica to the others and looks who else is there; call it every two seconds or so.
+    /// Announces this replica to the others, with the configuration that it has read and when that was, and looks who else is there;
+    /// call it every two seconds or so.
     ///
     /// # Errors
     /// The store is away: what was known of the fleet stays.
-    pub async fn heartbeat(&self, build: &str, config_hash: &str) -> Result<(), CallError> {
+    pub async fn heartbeat(&self, build: &str, config_hash: &str, config_read: FleetTime) -> Result<(), CallError> {
         let inner = self.inner();
+        // Fleet time is right once the store has answered; until then it began now.
+        let began = match inner.registry().began.load(Ordering::Relaxed) {
+            0 => inner.store.now(),
+            began => FleetTime::from_micros(began),
+        };
         let me = Announcement {
             id: inner.replica,
             address: inner.address().map(|address| address.to_string()).unwrap_or_default(),
             build: build.to_owned(),
             schema: codec::SCHEMA,
             config_hash: config_hash.to_owned(),
+            config_read,
+            began,
         };
-        let began = Instant::now();
+        let asked_at = Instant::now();
         let found = match timeout(ANSWERS_WITHIN, inner.store.heartbeat(&me)).await {
             Ok(beaten) => beaten.map_err(|error| error.to_string()),
             Err(_) => Err(format!("the store has not answered a heartbeat within {} s", ANSWERS_WITHIN.as_secs())),
         };
         let found = found.map_err(|why| {
-            inner.registry().not_answered(began, &why);
+            inner.registry().not_answered(asked_at, &why);
             CallError::Unavailable(why)
         })?;
-        let live = found.len();
-        inner.registry().see(found, inner.store.now()).tell(&me, live);
+        let (registry, now) = (inner.registry(), inner.store.now());
+        registry.began.store(began.as_micros(), Ordering::Relaxed);
+        let change = registry.see(found, now);
+        let replicas = registry.replicas();
+        change.tell(&me, replicas.len());
+        let told = registry.divergence.lock().unwrap_or_else(PoisonError::into_inner).look(&me, &replicas);
+        tell_divergence(told, &me, now);
         Ok(())
     }
 
@@ -176,9 +223,14 @@ impl<S: Store> Coordinator<S> {
         inner.store.retire(inner.replica).await.map_err(|error| CallError::Unavailable(error.to_string()))
     }
 
-    /// Whether limits here come from a later configuration than the one that this replica has read.
-    pub fn is_config_stale(&self) -> bool {
-        self.inner().is_config_stale()
+    /// The later configuration that limits here come from, where that is not the one that this replica has read.
+    pub async fn followed_config(&self) -> Option<FollowedConfig> {
+        let target = self.inner().followed()?;
+        let (hash, since) = self.inspect(&target).await?.followed?;
+        let hash = format!("{:032x}", hash.0);
+        let has_it = |replica: &&Replica| replica.announced.config_hash == hash;
+        let replicas = self.replicas().iter().filter(has_it).map(|replica| roll::name(&replica.announced)).collect();
+        Some(FollowedConfig { hash, lasts: self.now().since(since).at_least_zero(), replicas })
     }
 
     /// How long the store has not answered heartbeats, and what is wrong with it, for people; `None`: it answers.

@@ -55,6 +55,11 @@ impl InForce {
         &self.hash
     }
 
+    /// When it was read, in fleet time.
+    pub(crate) fn at(&self) -> FleetTime {
+        self.at
+    }
+
     pub(crate) fn age(&self) -> Duration {
         self.since.elapsed()
     }

@@ -12,6 +12,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 use crate::life::{BEAT, Life};
 use crate::reload::InForce;
 
+/// A beat that is later than this was not just late.
+const LEAST_STANDSTILL: Duration = Duration::from_secs(2);
+
 /// How often the memory store is swept; commits sweep a little in passing, this is for what nobody touches any more.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// How often token keys are fetched: a new one is known to the store a minute before it signs, and one of a replica that was
@@ -25,10 +28,24 @@ const HEARTBEAT_EVERY: Duration = Duration::from_secs(2);
 pub(crate) async fn beat(life: Arc<Life>) {
     let mut beats = interval(BEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut beaten_at = Instant::now();
     loop {
         beats.tick().await;
+        if let Some(stood_still) = stood_still(beaten_at.elapsed()) {
+            tracing::warn!(
+                "this process did not run for {:.1} s: it was suspended, or the machine was, or had no time for it; callers have gone on \
+                 at other replicas, and those that waited here are looked after now",
+                stood_still.as_secs_f64()
+            );
+        }
+        beaten_at = Instant::now();
         life.beat();
     }
+}
+
+/// For how long nothing ran, when there is so much from one beat to the next: longer than anybody is late.
+fn stood_still(between_beats: Duration) -> Option<Duration> {
+    between_beats.checked_sub(BEAT).filter(|late| *late >= LEAST_STANDSTILL)
 }
 
 /// Takes away what is over in the store.
@@ -59,26 +76,35 @@ pub(crate) async fn heartbeat<S: Store>(coordinator: Coordinator<S>, in_force: A
     let mut rounds = jittered(HEARTBEAT_EVERY);
     // A store that hung answers several beats at once otherwise.
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut is_away, mut was_stale) = (false, false);
+    let mut is_away = false;
+    // The configuration that was told to be in force in place of ours.
+    let mut follows: Option<String> = None;
     loop {
-        let hash = in_force.load().hash().to_owned();
-        let why = coordinator.heartbeat(env!("CARGO_PKG_VERSION"), &hash).await.err().map(|error| error.to_string());
+        let config = in_force.load_full();
+        let beaten = coordinator.heartbeat(env!("CARGO_PKG_VERSION"), config.hash(), config.at()).await;
+        let why = beaten.err().map(|error| error.to_string());
         match (&why, is_away) {
             (Some(why), false) => tracing::warn!(why, "this replica cannot announce itself; the others soon count without it"),
             (None, true) => tracing::info!("this replica announces itself again"),
             _ => {}
         }
         is_away = why.is_some();
-        let is_stale = coordinator.is_config_stale();
-        match (is_stale, was_stale) {
-            (true, false) => tracing::warn!(
-                hash,
-                "config_stale: another replica has read a newer configuration, and its limits hold until this one has read it too"
+        let followed = coordinator.followed_config().await;
+        match &followed {
+            Some(config) if follows.as_ref() != Some(&config.hash) => tracing::warn!(
+                hash = config.hash,
+                lasts = %config.lasts,
+                replicas = config.replicas.join(","),
+                ours = in_force.load().hash(),
+                "config_stale: limits here come from a configuration that was read later than this replica's; they hold until it has \
+                 read the same, or its own is read anew (SIGHUP)"
             ),
-            (false, true) => tracing::info!(hash, "the limits are those of the configuration read here"),
+            None if follows.is_some() => {
+                tracing::info!(hash = in_force.load().hash(), "the limits are those of the configuration read here");
+            }
             _ => {}
         }
-        was_stale = is_stale;
+        follows = followed.map(|config| config.hash);
         rounds.tick().await;
     }
 }
@@ -89,4 +115,17 @@ fn jittered(period: Duration) -> tokio::time::Interval {
     let mut rounds = interval_at(Instant::now() + period, period);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Skip);
     rounds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_beat_is_no_standstill() {
+        let secs = Duration::from_secs_f64;
+        for (between, expected) in [(0.9, None), (1.0, None), (2.9, None), (3.0, Some(2.0)), (13.5, Some(12.5))] {
+            assert_eq!(stood_still(secs(between)), expected.map(secs), "{between}");
+        }
+    }
 }

@@ -18,6 +18,10 @@ pub struct Announcement {
     pub schema: u32,
     /// The fingerprint of its configuration, so that one that differs can be named.
     pub config_hash: String,
+    /// When it had read it; zero: it does not say.
+    pub config_read: FleetTime,
+    /// When it began; zero: it does not say. Whoever had its address before, and was last heard of before that, is gone.
+    pub began: FleetTime,
 }
 
 /// A replica that lives.

@@ -1,6 +1,6 @@
 //! A store that is wrong, and one that is away: what the command and its status say.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use paceline_tests::servers::{Options, Server, free_port, wait_until};
 use serde_json::Value;
@@ -73,4 +73,39 @@ fn a_store_that_is_away_is_waited_for_and_the_status_says_so() {
     one.signal("TERM");
     let (ended, log) = one.ended();
     assert!(ended.success() && log.contains("the store does not answer yet; starting without it"), "{log}");
+}
+
+/// Two lines for two changes, however many connections and attempts there are between them.
+#[test]
+fn the_log_says_once_that_the_store_is_lost_and_found() {
+    let mut server = Server::redis();
+    let one = Serving::start(&[&FREE[..], &["--store", &format!("{}?connections=3", server.url())]].concat(), &[]);
+    until("it is well", &one.grpc, |_, told| told["replicas"].as_array().is_some_and(|all| all.len() == 1));
+    server.kill();
+    until("it is away", &one.grpc, |_, told| told["store"]["degraded"] == true);
+    server.start_again();
+    until("it is there", &one.grpc, |_, told| told["store"]["degraded"] == false);
+    one.signal("TERM");
+    let (_, log) = one.ended();
+    let lines = |words: &str| log.lines().filter(|line| line.contains(words)).count();
+    let still = lines("still no connection to Redis");
+    assert_eq!((lines("no connection to Redis") - still, lines("connected to Redis again")), (1, 1), "{log}");
+    assert!(log.contains("connections=\"3 of 3\"") && still <= 3, "{log}");
+}
+
+#[test]
+fn a_process_that_stood_still_says_so() {
+    let one = serving("memory");
+    one.signal("STOP");
+    let since = Instant::now();
+    wait_until("long enough to be no accident", Duration::from_secs(60), || since.elapsed() > Duration::from_secs(4));
+    one.signal("CONT");
+    let (code, _, errors) = run(&["status", "--addr", &one.grpc]);
+    assert_eq!(code, Some(0), "{errors}");
+    // The next beat comes within a second.
+    let since = Instant::now();
+    wait_until("it has beaten", Duration::from_secs(60), || since.elapsed() > Duration::from_secs(2));
+    one.signal("TERM");
+    let (_, log) = one.ended();
+    assert_eq!(log.lines().filter(|line| line.contains("this process did not run for")).count(), 1, "{log}");
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use paceline_core::backing::Backing;
 use paceline_core::bucket::BucketState;
 use paceline_core::floor::Floor;
+use paceline_core::in_force::ConfigHash;
 use paceline_core::leader::{LEADS_FOR, Leader};
 use paceline_core::mode::Modes;
 use paceline_core::plan::{Class, OurPart, Owner, Refill, StoreDown};
@@ -45,6 +46,8 @@ pub struct ScopeView {
     pub unread: Vec<UnreadView>,
     /// Who decides about it, as this replica knows; it may be out of date.
     pub leader: Option<LeaderView>,
+    /// The configuration that its limits come from, and since when, while that is another one than was read here.
+    pub followed: Option<(ConfigHash, FleetTime)>,
     /// Set while this replica decides about it without the store.
     pub degraded: Option<DegradedView>,
 }
@@ -323,6 +326,7 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
         in_flight: groups.iter().map(|group| group.in_flight).sum(),
         groups,
         leader: leader(value.leader.as_ref(), now),
+        followed: value.in_force.filter(|_| value.keeps_limits).map(|theirs| (theirs.hash, theirs.since)),
         degraded: degraded(scope, now),
     }
 }

@@ -1,6 +1,6 @@
 //! The replicas of a fleet see each other through the store.
 
-use paceline_core::units::Span;
+use paceline_core::units::{FleetTime, Span};
 
 use super::Harness;
 use crate::register::Store;
@@ -48,6 +48,8 @@ fn announcement() -> Announcement {
         build: AWKWARD.to_owned(),
         schema: 1,
         config_hash: "5f3a".to_owned(),
+        config_read: FleetTime::from_secs(1_800_000_000),
+        began: FleetTime::from_secs(1_700_000_000),
     }
 }
 

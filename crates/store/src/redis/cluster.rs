@@ -188,15 +188,18 @@ impl Drop for Cluster {
 
 /// Draws the map at first, when something is lost, and now and then.
 async fn draw(cluster: Weak<Cluster>, common: Arc<Common>) {
+    let map: Arc<str> = Arc::from("the map of the cluster");
+    common.journal.enter(&map);
     let mut failures = 0_u32;
     loop {
         let Some(alive) = cluster.upgrade() else { return };
         match alive.look().await {
-            Ok(()) => failures = 0,
+            Ok(()) => {
+                common.journal.found(&map, failures > 0);
+                failures = 0;
+            }
             Err(error) => {
-                if failures.is_power_of_two() || failures == 0 {
-                    tracing::warn!(failures, "the cluster does not say who has which slot: {error}");
-                }
+                common.journal.lost(&map, failures > 0, &error);
                 common.observer.failed(error.failure);
                 failures = failures.saturating_add(1);
             }

@@ -2,6 +2,7 @@
 //!
 //! Who sends takes what is there, or fails at once: requests must not pile up while a server is away.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connect::{self, Access, ConnectError, Role};
 use super::endpoint::Endpoint;
+use super::journal::Journal;
 use super::link::Link;
 use super::reconnects::{Reconnects, pause};
 use super::sentinel::Sentinels;
@@ -31,6 +33,15 @@ pub(super) enum Target {
     Primary(Arc<Sentinels>),
 }
 
+impl Target {
+    fn name(&self) -> Arc<str> {
+        match self {
+            Self::At(endpoint) => endpoint.to_string().into(),
+            Self::Primary(sentinels) => format!("the primary {}", sentinels.name()).into(),
+        }
+    }
+}
+
 /// What all lanes of a store share.
 pub(super) struct Common {
     pub(super) access: Access,
@@ -42,6 +53,8 @@ pub(super) struct Common {
     pub(super) opened: Notify,
     /// Who is told that a server was reached anew.
     pub(super) listeners: Listeners,
+    /// What the log says of servers.
+    pub(super) journal: Journal,
 }
 
 /// Who is told that what is stored may not be what it was.
@@ -66,6 +79,10 @@ pub(super) struct Lane {
 
 struct Slot {
     target: Target,
+    /// What the log calls the server.
+    server: Arc<str>,
+    /// Whether the last attempt to connect failed.
+    is_missing: AtomicBool,
     common: Arc<Common>,
     link: ArcSwapOption<Link>,
     /// Why there is no connection.
@@ -77,8 +94,17 @@ impl Lane {
     /// A place that is being filled from now on.
     pub(super) fn new(target: Target, common: Arc<Common>) -> Self {
         let problem = ConnectError::new(Failure::Connection, "not connected yet");
-        let slot =
-            Arc::new(Slot { target, common, link: ArcSwapOption::empty(), problem: Mutex::new(problem), wake: Notify::new() });
+        let server = target.name();
+        common.journal.enter(&server);
+        let slot = Arc::new(Slot {
+            target,
+            server,
+            is_missing: AtomicBool::new(false),
+            common,
+            link: ArcSwapOption::empty(),
+            problem: Mutex::new(problem),
+            wake: Notify::new(),
+        });
         let keeper = tokio::spawn(slot.clone().keep()).abort_handle();
         Self { slot, keeper }
     }
@@ -103,6 +129,7 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.keeper.abort();
+        self.slot.common.journal.leave(&self.slot.server, self.slot.is_missing.load(Ordering::Relaxed));
     }
 }
 
@@ -129,9 +156,7 @@ impl Slot {
                 self.common.reconnects.turn().await;
                 match self.open().await {
                     Ok(link) => {
-                        if failures > 0 {
-                            tracing::info!(server = %link.endpoint(), "connected to Redis again");
-                        }
+                        self.common.journal.found(&self.server, self.is_missing.swap(false, Ordering::Relaxed));
                         failures = 0;
                         self.link.store(Some(Arc::new(link)));
                         self.common.opened.notify_waiters();
@@ -139,7 +164,7 @@ impl Slot {
                         self.common.listeners.tell();
                     }
                     Err(error) => {
-                        self.failed(error, failures);
+                        self.failed(error);
                         failures = failures.saturating_add(1);
                     }
                 }
@@ -151,11 +176,8 @@ impl Slot {
         }
     }
 
-    fn failed(&self, error: ConnectError, failures: u32) {
-        // The first of a row is news, then one in a while.
-        if failures.is_power_of_two() || failures == 0 {
-            tracing::warn!(attempt = failures.saturating_add(1), "no connection to Redis: {error}");
-        }
+    fn failed(&self, error: ConnectError) {
+        self.common.journal.lost(&self.server, self.is_missing.swap(true, Ordering::Relaxed), &error);
         self.common.observer.failed(error.failure);
         self.note(error);
         self.common.lost.notify_one();

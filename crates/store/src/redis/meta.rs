@@ -197,13 +197,16 @@ fn number(value: &Value) -> Result<i64, Foreign> {
 }
 
 fn encode(me: &Announcement, now: FleetTime) -> Vec<u8> {
-    let Announcement { id, address, build, schema, config_hash } = me.clone();
-    ReplicaWire { id, address, build, schema, config_hash, seen: now.as_micros() }.encode_to_vec()
+    let Announcement { id, address, build, schema, config_hash, config_read, began } = me.clone();
+    let (config_read, began) = (config_read.as_micros(), began.as_micros());
+    ReplicaWire { id, address, build, schema, config_hash, seen: now.as_micros(), config_read, began }.encode_to_vec()
 }
 
 fn decode(bytes: &[u8]) -> Option<Replica> {
-    let ReplicaWire { id, address, build, schema, config_hash, seen } = ReplicaWire::decode(bytes).ok()?;
-    Some(Replica { announced: Announcement { id, address, build, schema, config_hash }, seen: FleetTime::from_micros(seen) })
+    let ReplicaWire { id, address, build, schema, config_hash, seen, config_read, began } = ReplicaWire::decode(bytes).ok()?;
+    let (config_read, began) = (FleetTime::from_micros(config_read), FleetTime::from_micros(began));
+    let announced = Announcement { id, address, build, schema, config_hash, config_read, began };
+    Some(Replica { announced, seen: FleetTime::from_micros(seen) })
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -220,4 +223,8 @@ struct ReplicaWire {
     config_hash: String,
     #[prost(int64, tag = "6")]
     seen: i64,
+    #[prost(int64, tag = "7")]
+    config_read: i64,
+    #[prost(int64, tag = "8")]
+    began: i64,
 }

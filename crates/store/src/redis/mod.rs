@@ -11,6 +11,7 @@ mod endpoint;
 mod errors;
 mod fleet;
 mod inspect;
+mod journal;
 mod keys;
 mod lane;
 mod link;
@@ -36,6 +37,7 @@ use tokio::task::AbortHandle;
 use self::calls::Courier;
 use self::connect::Access;
 use self::fleet::Fleet;
+use self::journal::Journal;
 use self::keys::Keys;
 use self::lane::{Common, Listeners};
 pub use self::look::FirstLook;
@@ -69,6 +71,7 @@ impl RedisStore {
             lost: Notify::new(),
             opened: Notify::new(),
             listeners: Listeners::default(),
+            journal: Journal::default(),
         });
         let routes = Routes::new(&url, &common);
         let courier = Arc::new(Courier { routes, common, timeout: url.timeout });

@@ -27,6 +27,11 @@ impl Sentinels {
         Self { places: Mutex::new(places), name, access: Access { db: 0, timeout: PATIENCE, ..access } }
     }
 
+    /// What they call it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Where the primary is, as the first one says that knows it.
     ///
     /// # Errors

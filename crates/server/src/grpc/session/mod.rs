@@ -113,8 +113,7 @@ impl<S: Store> Session<S> {
     async fn take(&mut self, message: v1::SessionRequest) -> Result<(), End> {
         let id = message.correlation_id;
         let Some(call) = message.call else {
-            let said =
-                format!("call: is not set in the message with correlation_id {id}; say acquire, report, release or cancel");
+            let said = format!("is not set in the message with correlation_id {id}; say acquire, report, release or cancel");
             return Err(End::With(status::invalid("call", said)));
         };
         let caller = match message.forwarded {
