@@ -4,6 +4,8 @@
 #[cfg(unix)]
 mod bench;
 mod help;
+#[cfg(unix)]
+mod kills;
 mod process;
 mod provider_files;
 #[cfg(unix)]
