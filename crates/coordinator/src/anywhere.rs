@@ -144,7 +144,7 @@ impl<S: Store> Coordinator<S> {
         Ok(quotes)
     }
 
-    async fn ask_at(&self, input: &Arc<AskInput>) -> Result<Answer, CallError> {
+    pub(crate) async fn ask_at(&self, input: &Arc<AskInput>) -> Result<Answer, CallError> {
         match self.call(&input.request.target, |id| Input::Ask(id, input.clone())).await? {
             Reply::Answer(answer) => answer,
             _ => Err(lost()),

@@ -19,7 +19,7 @@ use crate::inputs::{release_lease_input, release_ticket_input, report_input};
 use crate::lead::{Lead, LeadCell};
 use crate::metrics::Recorder;
 use crate::registry::Registry;
-use crate::scope::{Input, ReleaseInput, Reply, ReplyId, Scope, ScopeView};
+use crate::scope::{AskInput, Input, ReleaseInput, Reply, ReplyId, Scope, ScopeView};
 use crate::seats::Seats;
 use crate::settings::{AnswerParts, Settings};
 use crate::targets::ask_inputs;
@@ -119,10 +119,10 @@ impl<S: Store> Coordinator<S> {
     /// # Errors
     /// Wrong fields, forged tokens, unknown names, a key that is taken; the store is away.
     pub async fn acquire(&self, request: AcquireRequest) -> Result<Answer, CallError> {
-        let Some(trace) = &self.0.trace else { return self.slot(request).await };
-        let asked = request.clone();
+        let asked = self.0.trace.as_ref().map(|trace| (trace, request.clone()));
         let answer = self.slot(request).await?;
-        if let Ok(target) = self.settings().canonical(&asked.target)
+        if let Some((trace, asked)) = asked
+            && let Ok(target) = self.settings().canonical(&asked.target)
             && let Some(traced) = trace::of_answer(&asked, target, &answer, self.now())
         {
             trace.ended(traced);
@@ -142,7 +142,12 @@ impl<S: Store> Coordinator<S> {
         if seat.is_none() && self.settings().plan(&target)?.modes.only() == Some(Mode::Enforce) {
             return Ok(self.full(&target));
         }
-        self.ask_anywhere(inputs).await.map(|(_, answer)| answer)
+        match <[AskInput; 1]>::try_from(inputs) {
+            Ok([only]) if only.made_elsewhere().is_none() => self.ask_at(&Arc::new(only)).await,
+            // Seldom, and large: not a part of every call's future.
+            Ok([only]) => Box::pin(self.ask_anywhere(vec![only])).await.map(|(_, answer)| answer),
+            Err(inputs) => Box::pin(self.ask_anywhere(inputs)).await.map(|(_, answer)| answer),
+        }
     }
 
     /// Takes a report.
@@ -161,7 +166,7 @@ impl<S: Store> Coordinator<S> {
         };
         self.teach(&input, &answer, self.now()).await;
         if !input.candidates.is_empty() {
-            self.fail_over(&input, &mut answer).await;
+            Box::pin(self.fail_over(&input, &mut answer)).await;
         }
         if let Some(trace) = &self.0.trace
             && let Some(traced) = trace::of_report(&input, &answer, self.now())

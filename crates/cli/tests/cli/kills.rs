@@ -12,13 +12,15 @@ use crate::process::{Folder, Serving, paceline, run};
 const CONFIG: &str = "providers: {bench: {dialect: generic, models: {\"*\": {limits: {requests: 1M/s}}}}}\n";
 
 fn serving(store: &str, config: &str) -> Serving {
-    let args = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", store, "--config", config, "--log-filter", "error"];
+    let args =
+        ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", store, "--config", config, "--log-filter", "error"];
     Serving::start(&args, &[])
 }
 
 /// What a load of twenty scopes for a second is told.
 fn loaded(addr: &str) -> Value {
-    let args = ["bench", "--addr", addr, "--provider", "bench", "--scopes", "20", "--in-flight", "40", "--duration", "1s", "--json"];
+    let args =
+        ["bench", "--addr", addr, "--provider", "bench", "--scopes", "20", "--in-flight", "40", "--duration", "1s", "--json"];
     let (code, told, errors) = run(&args);
     assert_eq!(code, Some(0), "{errors}");
     serde_json::from_str(&told).expect("one object")

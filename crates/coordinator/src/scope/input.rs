@@ -64,10 +64,10 @@ pub struct AskInput {
     pub key: CallKey,
     /// A hash of target and cost.
     pub print: [u8; 16],
-    pub(crate) ticket: Option<TicketWire>,
+    pub(crate) ticket: Option<Box<TicketWire>>,
     /// Whether a ticket came that cannot be honoured.
     pub(crate) place_lost: bool,
-    pub(crate) previous: Option<LeaseWire>,
+    pub(crate) previous: Option<Box<LeaseWire>>,
     /// When nobody cares any more, where that was fixed by an earlier attempt.
     pub deadline_at: Option<paceline_core::units::FleetTime>,
     /// The key of the attempt before.

@@ -416,7 +416,7 @@ pub(crate) fn next_ask(wire: &LeaseWire, input: &ReportInput, target: Target) ->
         print,
         ticket: None,
         place_lost: false,
-        previous: Some(wire.clone()),
+        previous: Some(Box::new(wire.clone())),
         previous_key: input.key,
         candidates: input.candidates.clone(),
         is_fallback: false,

@@ -16,7 +16,7 @@ use tonic::metadata::MetadataMap;
 
 use super::{read, status, write};
 use crate::listener::stopped;
-use crate::peers::{NotThere, Peers, Sent, Way};
+use crate::peers::{Link, NotThere, Peers, Sent, Way};
 
 /// How often a call is sent on because the lead moved; then it is decided here.
 const MOST_MOVES: u32 = 4;
@@ -103,7 +103,10 @@ impl<S: Store> Desk<S> {
         let hold_until = Instant::now() + ask.hold.min(UNTIL_DECIDED).to_duration();
         let mut asked = Asked { ask, hold_until, moves: 0, alone: caller.is_sent_on, elsewhere: None };
         loop {
-            if let Some(answer) = self.elsewhere(&mut asked).await? {
+            // Large, and not a part of the future of a call that is decided here.
+            if let Some(link) = self.way_of(&mut asked)
+                && let Some(answer) = Box::pin(self.send_on(&mut asked, &link)).await?
+            {
                 return Ok(answer);
             }
             let mut ask = asked.ask.clone();
@@ -125,24 +128,28 @@ impl<S: Store> Desk<S> {
         }
     }
 
-    /// The answer of the replica that leads, if another one does and answers. `None`: it is to be decided here.
-    async fn elsewhere(&self, asked: &mut Asked) -> Result<Option<v1::AcquireResponse>, Status> {
+    /// The way to the replica that leads, if another one does. `None`: it is to be decided here.
+    fn way_of(&self, asked: &mut Asked) -> Option<Arc<Link>> {
         if asked.alone || *self.draining.borrow() {
-            return Ok(None);
+            return None;
         }
-        let link = match self.peers.way(self.lead_of(&asked.ask)) {
+        match self.peers.way(self.lead_of(&asked.ask)) {
             Way::Here => {
                 // It was sent away from here, and nobody is known to send it to.
                 asked.alone = asked.moves > 0;
-                return Ok(None);
+                None
             }
             Way::Alone => {
                 asked.alone = true;
                 self.peers.order_lost(&asked.ask.target);
-                return Ok(None);
+                None
             }
-            Way::To(link) => link,
-        };
+            Way::To(link) => Some(link),
+        }
+    }
+
+    /// The answer of the replica that leads. `None`: it does not answer, and it is to be decided here.
+    async fn send_on(&self, asked: &mut Asked, link: &Link) -> Result<Option<v1::AcquireResponse>, Status> {
         if asked.ask.ticket.is_none() {
             // Its place counts from now, wherever it is decided; like any first ask it is not held for long.
             asked.ask.ticket = Some(self.coordinator.place_for(&asked.ask).map_err(status::of_call)?);
@@ -197,7 +204,20 @@ impl<S: Store> Desk<S> {
             Way::Alone => (None, true),
             Way::To(link) => (Some(link), true),
         };
-        let Some(link) = link else { return self.report_here(caller, message, hold, alone).await };
+        match link {
+            None => self.report_here(caller, message, hold, alone).await,
+            Some(link) => Box::pin(self.send_report_on(caller, message, hold, &link)).await,
+        }
+    }
+
+    /// The answer of the replica that leads to a report, or, when it does not answer, ours.
+    async fn send_report_on(
+        &self,
+        caller: &Caller,
+        message: v1::ReportRequest,
+        hold: Option<Span>,
+        link: &Link,
+    ) -> Result<v1::ReportResponse, Status> {
         read::report(message.clone())?;
         match link.report(&caller.identity, message.clone()).await {
             Sent::Answered(answer) => self.go_on(caller, message, answer?, hold).await,
