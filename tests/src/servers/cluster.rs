@@ -1,4 +1,4 @@
-//! A cluster of three primaries with a replica each.
+//! A cluster of three primaries with a replica each, or of one node.
 
 use std::time::Duration;
 
@@ -13,20 +13,43 @@ const SLOTS: usize = 16_384;
 /// A cluster that runs.
 pub struct Cluster {
     nodes: Vec<Server>,
+    is_tls: bool,
 }
 
 impl Cluster {
     /// Starts three primaries and three replicas, and waits until all of them are well and linked.
     pub fn start(flavour: Flavour) -> Self {
-        let options = Options::new()
-            .flavour(flavour)
-            .line("cluster-enabled yes")
-            .line(&format!("cluster-node-timeout {NODE_TIMEOUT}"))
-            .line("cluster-replica-validity-factor 0")
-            .line("repl-diskless-sync-delay 0")
-            .line("repl-ping-replica-period 1");
-        let nodes: Vec<Server> = (0..2 * PRIMARIES).map(|_| start_node(&options)).collect();
-        let cluster = Self { nodes };
+        Self::of(&node(Options::new().flavour(flavour)), false)
+    }
+
+    /// The same, with TLS between them and for clients, and a password.
+    pub fn guarded(password: &str) -> Self {
+        let options = Options::new().password(password).line("tls-cluster yes").line("tls-replication yes");
+        Self::of(&node(options), true)
+    }
+
+    /// A single node that has all slots and no replica.
+    pub fn of_one() -> Self {
+        let only = start_node(&node(Options::new()));
+        only.run(&["CLUSTER", "ADDSLOTSRANGE", "0", &(SLOTS - 1).to_string()]);
+        let cluster = Self { nodes: vec![only], is_tls: false };
+        wait_until("the node is well", Duration::from_secs(30), || {
+            cluster.nodes.iter().all(|node| node.run(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok"))
+        });
+        cluster
+    }
+
+    fn of(options: &Options, is_tls: bool) -> Self {
+        let mut nodes: Vec<Server> = Vec::new();
+        for _ in 0..2 * PRIMARIES {
+            let options = match nodes.first() {
+                _ if !is_tls => options.clone(),
+                None => options.clone().tls(),
+                Some(first) => options.clone().tls_as(first.certificates()),
+            };
+            nodes.push(start_node(&options));
+        }
+        let cluster = Self { nodes, is_tls };
         let (primaries, replicas) = cluster.nodes.split_at(PRIMARIES);
         for (index, primary) in primaries.iter().enumerate() {
             let (from, to) = (SLOTS * index / PRIMARIES, SLOTS * (index + 1) / PRIMARIES - 1);
@@ -36,7 +59,7 @@ impl Cluster {
         let [first, others @ ..] = cluster.nodes.as_slice() else { unreachable!("it has nodes") };
         for node in others {
             let bus = first.run(&["CONFIG", "GET", "cluster-port"]).list().pop().expect("a node has a second port").text();
-            node.run(&["CLUSTER", "MEET", "127.0.0.1", &first.port().to_string(), &bus]);
+            node.run(&["CLUSTER", "MEET", "127.0.0.1", &cluster.port(first).to_string(), &bus]);
         }
         let all = cluster.nodes.len();
         wait_until("all nodes know each other", Duration::from_secs(30), || {
@@ -64,8 +87,12 @@ impl Cluster {
 
     /// Its address for clients, naming all nodes.
     pub fn url(&self) -> String {
-        let places: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-        format!("redis+cluster://{}", places.join(","))
+        let places: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", self.port(node))).collect();
+        format!("{}+cluster://{}", if self.is_tls { "rediss" } else { "redis" }, places.join(","))
+    }
+
+    fn port(&self, node: &Server) -> u16 {
+        if self.is_tls { node.tls_port() } else { node.port() }
     }
 
     /// The primary that has the slot of a key, by its index.
@@ -109,7 +136,16 @@ impl Cluster {
 }
 
 fn alive(node: &Server) -> Option<super::Client> {
-    super::Client::connect(node.port())
+    node.try_client()
+}
+
+fn node(options: Options) -> Options {
+    options
+        .line("cluster-enabled yes")
+        .line(&format!("cluster-node-timeout {NODE_TIMEOUT}"))
+        .line("cluster-replica-validity-factor 0")
+        .line("repl-diskless-sync-delay 0")
+        .line("repl-ping-replica-period 1")
 }
 
 /// A node needs a second port; without being told it takes the one 10,000 above its own, which may not exist.

@@ -20,6 +20,8 @@ pub struct Options {
     flavour: Option<Flavour>,
     lines: Vec<String>,
     tls: bool,
+    certificates: Option<Certificates>,
+    password: Option<String>,
     socket: bool,
     port: Option<u16>,
     sentinel: bool,
@@ -49,6 +51,20 @@ impl Options {
     #[must_use]
     pub fn tls(mut self) -> Self {
         self.tls = true;
+        self
+    }
+
+    /// The same with somebody else's certificates, so that servers trust each other. They must live as long.
+    #[must_use]
+    pub fn tls_as(mut self, certificates: &Certificates) -> Self {
+        self.certificates = Some(certificates.clone());
+        self.tls()
+    }
+
+    /// Nobody is served without this password, its own replicas included.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
         self
     }
 
@@ -91,7 +107,8 @@ impl Server {
     /// Starts a server and waits until it answers.
     pub fn start(options: Options) -> Self {
         let folder = Folder::new();
-        let certificates = options.tls.then(|| Certificates::make(folder.path()));
+        let made = || options.tls.then(|| Certificates::make(folder.path()));
+        let certificates = options.certificates.clone().or_else(made);
         let mut server = Self { options, folder, child: None, port: 0, tls_port: 0, certificates };
         for _ in 0..MOST_TRIES {
             server.port = server.options.port.unwrap_or_else(free_port);
@@ -135,7 +152,27 @@ impl Server {
 
     /// A connection to it.
     pub fn client(&self) -> Client {
-        Client::connect(self.port).unwrap_or_else(|| panic!("a server for tests is gone; its log says:\n{}", self.log()))
+        self.try_client().unwrap_or_else(|| panic!("a server for tests is gone; its log says:\n{}", self.log()))
+    }
+
+    /// A connection to it, if it runs.
+    pub fn try_client(&self) -> Option<Client> {
+        let mut client = Client::connect(self.port)?;
+        if let Some(password) = &self.options.password {
+            client.try_run(&["AUTH", password]).ok()?;
+        }
+        Some(client)
+    }
+
+    pub(super) fn password(&self) -> Option<&str> {
+        self.options.password.as_deref()
+    }
+
+    /// A file beside it that is gone when it is.
+    pub fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::write(&path, content).expect("a file can be written");
+        path
     }
 
     /// Runs one command on a connection of its own.
@@ -231,6 +268,12 @@ impl Server {
             lines.push(format!("tls-key-file {}", certificates.server_key().display()));
             lines.push(format!("tls-ca-cert-file {}", certificates.ca().display()));
             lines.push("tls-auth-clients yes".to_owned());
+        }
+        if let Some(password) = &self.options.password {
+            lines.push(format!("requirepass {password}"));
+            if !self.options.sentinel {
+                lines.push(format!("masterauth {password}"));
+            }
         }
         if self.options.socket {
             lines.push(format!("unixsocket {}", self.socket().display()));

@@ -77,6 +77,42 @@ async fn at_a_redis_cluster() {
     conformance::run(&Bench::at(&cluster.url()).await).await;
 }
 
+/// Whose certificates are shown and trusted, and where the password is.
+fn secrets(server: &Server, password: &str) -> String {
+    let certificates = server.certificates();
+    format!(
+        "ca={}&cert={}&key={}&password_file={}",
+        certificates.ca().display(),
+        certificates.client_cert().display(),
+        certificates.client_key().display(),
+        server.file("password", &format!("{password}\n")).display()
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn at_a_cluster_with_tls_and_a_password() {
+    let cluster = Cluster::guarded("se-cret");
+    let url = format!("{}?{}", cluster.url(), secrets(&cluster.nodes()[0], "se-cret"));
+    conformance::run(&Bench::at(&url).await).await;
+}
+
+/// RC01: a cluster of one node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn at_a_cluster_of_one_node() {
+    let cluster = Cluster::of_one();
+    conformance::run(&Bench::at(&cluster.url()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn behind_sentinels_with_tls_and_passwords() {
+    let sentinels = Sentinels::guarded("se-cret", "watch-men");
+    let server = &sentinels.servers()[0];
+    let watchword = server.file("watchword", "watch-men\n");
+    let url =
+        format!("{}?{}&sentinel_password_file={}", sentinels.url(), secrets(server, "se-cret"), watchword.display());
+    conformance::run(&Bench::at(&url).await).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn behind_sentinels() {
     let sentinels = Sentinels::start();
