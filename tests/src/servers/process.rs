@@ -113,7 +113,7 @@ impl Server {
         for _ in 0..MOST_TRIES {
             server.port = server.options.port.unwrap_or_else(free_port);
             server.tls_port = free_port();
-            if server.try_start() {
+            if server.try_start(|answer| !is_loading(answer)) {
                 return server;
             }
         }
@@ -198,9 +198,20 @@ impl Server {
 
     /// Starts it again where it was, with what it wrote to disk, if anything.
     pub fn start_again(&mut self) {
+        self.start_again_until(|answer| !is_loading(answer));
+    }
+
+    /// The same, taking so many microseconds for each key that it loads; returns as soon as it says that it does.
+    pub fn start_again_slowly(&mut self, micros_a_key: u32) {
+        let slow = [format!("key-load-delay {micros_a_key}"), "loading-process-events-interval-bytes 1024".to_owned()];
+        self.options.lines.extend(slow);
+        self.start_again_until(is_loading);
+    }
+
+    fn start_again_until(&mut self, is_ready: impl Fn(&Answer) -> bool) {
         self.kill();
         for _ in 0..MOST_TRIES {
-            if self.try_start() {
+            if self.try_start(&is_ready) {
                 return;
             }
         }
@@ -223,7 +234,7 @@ impl Server {
     }
 
     /// One attempt; `false`: somebody else has the port.
-    fn try_start(&mut self) -> bool {
+    fn try_start(&mut self, is_ready: impl Fn(&Answer) -> bool) -> bool {
         let folder = self.folder.path();
         let config = folder.join("redis.conf");
         // Sentinels write into their configuration: what is there already is the newer one.
@@ -246,9 +257,7 @@ impl Server {
             // Somebody else's server may answer there when ours ends because of it.
             let mut client = Client::connect(self.port);
             let answer = client.as_mut().and_then(|client| client.try_run(&["PING"]).ok());
-            if answer.is_some_and(|answer| !matches!(&answer, Answer::Error(text) if text.starts_with("LOADING")))
-                && child.try_wait().ok().flatten().is_none()
-            {
+            if answer.is_some_and(|answer| is_ready(&answer)) && child.try_wait().ok().flatten().is_none() {
                 self.child = Some(child);
                 return true;
             }
@@ -287,6 +296,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn is_loading(answer: &Answer) -> bool {
+    matches!(answer, Answer::Error(text) if text.starts_with("LOADING"))
 }
 
 fn signal(name: &str, pid: u32) {

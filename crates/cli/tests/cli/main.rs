@@ -3,6 +3,8 @@
 
 #[cfg(unix)]
 mod bench;
+#[cfg(target_os = "linux")]
+mod deaf;
 mod help;
 #[cfg(unix)]
 mod kills;

@@ -101,6 +101,14 @@ impl Serving {
         assert!(sent.success());
     }
 
+    /// A figure of its memory, as the system counts it, in MiB.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn memory_mib(&self, figure: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(':')).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1_024
+    }
+
     /// How it ended, and all it logged.
     pub(crate) fn ended(mut self) -> (ExitStatus, String) {
         let mut log = String::new();

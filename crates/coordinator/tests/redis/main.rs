@@ -1,9 +1,14 @@
-//! The coordinator over a real server: what it makes of an older copy that takes over, and of numbers that somebody damaged.
+//! The coordinator over a real server: what it makes of an older copy that takes over, of numbers that somebody damaged, and of
+//! a server that loads, evicts, or whose answers are lost.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 #[allow(unused_imports, reason = "these tests need no virtual time")]
 #[path = "../support/mod.rs"]
 mod support;
+
+mod eviction;
+mod loading;
+mod lost_answers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,6 +57,10 @@ impl Replica {
         most
     }
 
+    fn store_now(&self) -> FleetTime {
+        self.store.now()
+    }
+
     fn metric(&self, name: &str) -> f64 {
         let text = self.telemetry.render().unwrap();
         let samples = text.lines().filter(|line| line.starts_with(name) && !line.starts_with('#'));
@@ -83,6 +92,13 @@ fn key() -> String {
     format!("paceline:{{{}}}:s", scope())
 }
 
+/// What is left of the calls of an hour, by the value at a server.
+fn left(server: &Server, now: FleetTime) -> u64 {
+    let value = scope_value(server).unwrap();
+    let bucket = value.buckets.iter().find(|bucket| &*bucket.plan.meter == "requests").unwrap();
+    bucket.level_at(now).unwrap().as_units_floor()
+}
+
 /// RF11: a copy that lags takes over, with the bucket as it was before it was drained. A replica that remembers looks as soon as
 /// the server is reached and writes it back, although nobody asks it anything: nothing is granted twice from then on. Only one that
 /// does not remember and is quicker than that grants again what the lag hid.
@@ -105,7 +121,7 @@ async fn a_lagging_copy_that_takes_over_is_no_second_bucket() {
         let start = Instant::now();
         let hidden = one.drain("hidden by the lag", 200).await;
         assert!((88..=92).contains(&hidden), "{hidden} after 10 of 100");
-        let older = decode(&stored_at(&copy).into(), two.store.now()).unwrap().value;
+        let older = scope_value(&copy).unwrap();
         assert_eq!(older.buckets[0].fired, 10_000, "the copy has not heard of the rest");
 
         proxy.lead_to(copy.port());
@@ -129,10 +145,14 @@ async fn a_lagging_copy_that_takes_over_is_no_second_bucket() {
     }
 }
 
-/// The value of the scope at a server.
-fn stored_at(server: &Server) -> Vec<u8> {
+/// The value of the scope at a server, if there is one.
+fn scope_value(server: &Server) -> Option<ScopeValue> {
     match server.run(&["GET", &key()]) {
-        servers::Answer::Bytes(Some(bytes)) => bytes,
+        servers::Answer::Bytes(bytes) => {
+            let bytes = bytes?;
+            let version = i64::try_from(Header::read(&bytes).unwrap().version.0).unwrap();
+            Some(decode(&bytes.into(), FleetTime::from_micros(version)).unwrap().value)
+        }
         other => panic!("{other:?} is no value"),
     }
 }

@@ -13,6 +13,7 @@ mod overview;
 mod pages;
 mod reloading;
 mod replicas;
+mod sent_on;
 mod session;
 mod support;
 mod tokens;

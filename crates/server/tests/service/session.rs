@@ -259,9 +259,15 @@ async fn leases_live_as_long_as_their_stream() {
     stream.report(2, running).await;
     let told = stream.hear_of_report(2).await;
     assert!(told.applied && told.ttl.is_some(), "{told:?}");
+    // One of its calls waits: when that has left the line, the stream is gone with all it did.
+    stream.ask(3, ask("b", "slow")).await;
+    granted(&stream.hear_of(3).await);
+    stream.ask(4, ask("c", "slow")).await;
+    queued(&stream.hear_of(4).await);
+    until("it waits", async || service.waiting().await == 1).await;
     drop(stream);
+    until("the stream is gone", async || service.waiting().await == 0).await;
     // Nobody renews any more: it ends by its ttl.
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     service.advance(Span::from_secs(2));
     let late = ReportRequest { seq: 2, ..report(&lease_id, 200) };
     let told = service.limiter().await.report(late).await.unwrap().into_inner();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use paceline_config::{Overrides, Scalar};
 use paceline_proto::v1::acquire_response::Outcome;
+use paceline_proto::v1::admin_client::AdminClient;
 use paceline_proto::v1::rate_limiter_client::RateLimiterClient;
 use paceline_proto::v1::{AcquireRequest, AcquireResponse, Grant};
 use paceline_server::{Options, Server};
@@ -93,6 +94,11 @@ impl Replica {
     pub(crate) async fn limiter(&self) -> RateLimiterClient<Channel> {
         let endpoint = Endpoint::from_shared(format!("http://{}", self.grpc)).unwrap();
         RateLimiterClient::new(endpoint.connect().await.expect("it answers"))
+    }
+
+    pub(crate) async fn admin(&self) -> AdminClient<Channel> {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.grpc)).unwrap();
+        AdminClient::new(endpoint.connect().await.expect("it answers"))
     }
 
     /// It is gone from one moment to the next, with all its connections.

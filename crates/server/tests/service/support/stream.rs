@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use paceline_proto::v1::acquire_response::Outcome;
+use paceline_proto::v1::rate_limiter_client::RateLimiterClient;
 use paceline_proto::v1::session_request::Call;
 use paceline_proto::v1::session_response::Answer;
 use paceline_proto::v1::{
@@ -11,6 +12,7 @@ use paceline_proto::v1::{
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use super::Service;
@@ -23,8 +25,12 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) async fn open(service: &Service) -> Self {
+        Self::over(service.limiter().await).await
+    }
+
+    pub(crate) async fn over(mut limiter: RateLimiterClient<Channel>) -> Self {
         let (says, said) = mpsc::channel(64);
-        let hears = service.limiter().await.session(ReceiverStream::new(said)).await.expect("it opens").into_inner();
+        let hears = limiter.session(ReceiverStream::new(said)).await.expect("it opens").into_inner();
         Self { says, hears }
     }
 
