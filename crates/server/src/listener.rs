@@ -26,6 +26,11 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Calls cancelled before they were looked at; a fleet whose deadline strikes cancels thousands in one moment.
 const MOST_PENDING_RESETS: usize = 10_000;
+/// What one call or Session may have under way before it is read.
+const STREAM_WINDOW: u32 = 512 * 1024;
+/// The same for all of a connection. h2 counts 256 bytes for each smaller message, and ends a connection when what lies unread and was
+/// not sent comes to half of this. One Session alone must not get there: the smallest ask has some 40 bytes.
+const CONNECTION_WINDOW: u32 = 16 * STREAM_WINDOW;
 /// After this long, give or take a tenth, a connection is asked to go when its calls are answered, so that clients spread anew
 /// over replicas that came meanwhile.
 const CONNECTION_AGE: Duration = Duration::from_secs(300);
@@ -67,6 +72,8 @@ pub(crate) fn serve_grpc(
         let mut server = Server::builder()
             .max_connection_age(age_of_shelf(shelf))
             .max_concurrent_streams(MOST_STREAMS)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .http2_keepalive_interval(Some(PING_EVERY))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .http2_max_pending_accept_reset_streams(Some(MOST_PENDING_RESETS))

@@ -101,6 +101,15 @@ impl Serving {
         assert!(sent.success());
     }
 
+    /// What it logs from now on, as it comes.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn log(&mut self) -> std::sync::mpsc::Receiver<String> {
+        let (sender, lines) = std::sync::mpsc::channel();
+        let errors = BufReader::new(self.child.stderr.take().expect("it is taken once"));
+        std::thread::spawn(move || errors.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        lines
+    }
+
     /// A figure of its memory, as the system counts it, in MiB.
     #[cfg(target_os = "linux")]
     pub(crate) fn memory_mib(&self, figure: &str) -> u64 {

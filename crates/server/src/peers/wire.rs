@@ -30,6 +30,8 @@ const PING_EVERY: Duration = Duration::from_millis(500);
 const PING_TIMEOUT: Duration = Duration::from_millis(750);
 /// What may be under way before it is read: more than a fleet in one place ever needs, so that no call waits for another's bytes.
 const WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+/// h2 ends a connection when more small messages lie unread than half of its window stands for: never those of one Session.
+const CONNECTION_BYTES: u32 = 4 * WINDOW_BYTES;
 
 /// An open Session.
 pub(super) struct Wire {
@@ -69,7 +71,7 @@ impl Wire {
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES);
+            .initial_connection_window_size(CONNECTION_BYTES);
         let channel = endpoint.connect().await.map_err(|error| Status::unavailable(error.to_string()))?;
         let mut client = RateLimiterClient::new(channel.clone()).max_decoding_message_size(MOST_MESSAGE_BYTES);
         let (says, said) = mpsc::channel(OUTBOX);

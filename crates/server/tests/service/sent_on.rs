@@ -42,8 +42,11 @@ async fn leases(fleet: &Fleet, replica: usize, count: usize) -> Vec<String> {
     let mut limiter = fleet.limiter(replica).await;
     let mut leases = Vec::new();
     for number in 0..count {
-        let request =
-            AcquireRequest { cost: [("tokens".to_owned(), 100)].into(), hold: Some(secs(5)), ..ask(&format!("{number}"), "day") };
+        let request = AcquireRequest {
+            cost: [("tokens".to_owned(), 100)].into(),
+            hold: Some(secs(5)),
+            ..ask(&format!("{number}"), "day")
+        };
         leases.push(granted(&limiter.acquire(request).await.unwrap().into_inner()).lease_id.clone());
     }
     leases
@@ -130,7 +133,9 @@ async fn a_thousand_calls_of_a_stream_are_sent_on_in_their_order() {
     let asking = tokio::spawn(async move {
         for id in 1..=CALLS {
             let patient = AcquireRequest { max_wait: Some(secs(600)), ..ask(&format!("call{id}"), "line") };
-            says.send(SessionRequest { correlation_id: id, call: Some(Call::Acquire(patient)), forwarded: None }).await.unwrap();
+            says.send(SessionRequest { correlation_id: id, call: Some(Call::Acquire(patient)), forwarded: None })
+                .await
+                .unwrap();
         }
     });
     let (mut queued, mut decided) = (BTreeMap::new(), Vec::new());

@@ -108,8 +108,7 @@ async fn behind_sentinels_with_tls_and_passwords() {
     let sentinels = Sentinels::guarded("se-cret", "watch-men");
     let server = &sentinels.servers()[0];
     let watchword = server.file("watchword", "watch-men\n");
-    let url =
-        format!("{}?{}&sentinel_password_file={}", sentinels.url(), secrets(server, "se-cret"), watchword.display());
+    let url = format!("{}?{}&sentinel_password_file={}", sentinels.url(), secrets(server, "se-cret"), watchword.display());
     conformance::run(&Bench::at(&url).await).await;
 }
 

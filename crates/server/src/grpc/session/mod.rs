@@ -186,6 +186,10 @@ impl<S: Store> Session<S> {
             Ok(true) => Ok(()),
             Ok(false) => Err(End::Done),
             Err(_) => {
+                tracing::warn!(
+                    identity = self.caller.identity, calls = self.calls.len(), after = ?MOST_STALL,
+                    "a Session ends because its answers are not read; its leases are not renewed any more"
+                );
                 let said = format!("nothing was read from this stream for {} s; read while you write", MOST_STALL.as_secs());
                 Err(End::With(status::too_many(said)))
             }
