@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_late_beat_is_no_standstill() {
-        let secs = Duration::from_secs_f64;
+        let secs = |secs: f64| Duration::try_from_secs_f64(secs).unwrap();
         for (between, expected) in [(0.9, None), (1.0, None), (2.9, None), (3.0, Some(2.0)), (13.5, Some(12.5))] {
             assert_eq!(stood_still(secs(between)), expected.map(secs), "{between}");
         }
