@@ -46,6 +46,8 @@ pub(crate) enum Message {
     Told { input: Input, reply: Option<(ReplyId, oneshot::Sender<Reply>)> },
     /// The store may not hold any more what it did; `scopes` of this replica are to look.
     StoreReached { scopes: usize },
+    /// Somebody wants to know who leads, as the store has it.
+    WhoLeads(oneshot::Sender<()>),
 }
 
 pub(crate) struct Actor<S> {
@@ -83,6 +85,8 @@ pub(crate) struct State {
     /// Refused commits in a row.
     refused: u32,
     last_spoken: Instant,
+    /// Who wants to know who leads, once that is looked up.
+    want_to_know: Vec<oneshot::Sender<()>>,
 }
 
 impl State {
@@ -103,6 +107,7 @@ impl State {
             look: Look::default(),
             refused: 0,
             last_spoken: Instant::now(),
+            want_to_know: Vec::new(),
         }
     }
 
@@ -155,6 +160,10 @@ impl<S: Store> Actor<S> {
                     }
                     let inputs = batch.drain(..).filter_map(|message| state.hear(message)).collect();
                     self.turn(&mut state, inputs).await;
+                    for asked in state.want_to_know.drain(..) {
+                        // Whoever is gone does not want to know any more.
+                        let _ = asked.send(());
+                    }
                 }
                 () = tokio::time::sleep_until(until), if may_decide => {
                     self.probe(&mut state);
@@ -196,7 +205,8 @@ impl<S: Store> Actor<S> {
             }
         }
         let now = self.inner.store.now();
-        let inputs = self.move_away(state, inputs, now);
+        let mut inputs = self.move_away(state, inputs, now);
+        inputs.extend(self.hand_over(state));
         let mut fx = self.scope.step(inputs, now, &mut state.rng);
         state.wake_at = fx.wake_at;
         self.gauges.write(&self.scope, now);
@@ -311,6 +321,21 @@ impl<S: Store> Actor<S> {
         self.lead.see(self.scope.value().leader.as_ref());
     }
 
+    /// The lead goes to where the calls come in, if that replica lives.
+    fn hand_over(&self, state: &State) -> Option<Input> {
+        let heir = self.scope.heir().filter(|_| state.outage.is_none())?;
+        let address = self.inner.registry().address_of(heir)?;
+        let target = self.scope.target();
+        tracing::info!(
+            provider = target.provider,
+            account = target.account,
+            replica = heir,
+            address = &*address,
+            "nearly all calls come in at another replica; it leads from now on"
+        );
+        Some(Input::HandOver(heir, address))
+    }
+
     /// Sends calls on when another replica leads.
     fn move_away(&mut self, state: &mut State, inputs: Vec<Input>, now: FleetTime) -> Vec<Input> {
         if self.scope.led_elsewhere(now).is_none() {
@@ -379,6 +404,10 @@ impl<S: Store> Actor<S> {
                 state.memory = Some(Memory::written(flight.bytes, state.epoch, flight.lineage, flight.until));
                 self.lead.see(self.scope.value().leader.as_ref());
                 self.tell_on_commit(state, flight.fx, flight.decided_at);
+                if self.scope.led_elsewhere(now).is_some() && !state.waiting.is_empty() {
+                    // The lead was handed over: who waits goes there at once.
+                    state.wake_at = Some(now);
+                }
             }
             Ok(Committed::Stale(loaded)) => {
                 let inputs = self.turn_back(state, flight, now);
@@ -478,6 +507,12 @@ impl State {
                     self.waiting.insert(id, sender);
                 }
                 Some(input)
+            }
+            Message::WhoLeads(asked) => {
+                // Who has commits on their way finds out by them.
+                self.loaded &= !self.air.is_empty() || self.outage.is_some();
+                self.want_to_know.push(asked);
+                None
             }
             Message::StoreReached { scopes } => {
                 self.look.begin(look::due_in(self.last_spoken.elapsed(), scopes, self.rng.random_range(0..=1_000)));

@@ -83,6 +83,8 @@ pub struct AcquireRequest {
     pub repeat: Repeat,
     /// Decide it here, whichever replica leads: another one has sent it, or the leader does not answer.
     pub decide_here: bool,
+    /// The number of the replica that sent it on.
+    pub sent_on_by: Option<u32>,
 }
 
 /// The answer to an ask.

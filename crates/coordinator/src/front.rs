@@ -300,6 +300,17 @@ impl<S: Store> Coordinator<S> {
         }
     }
 
+    /// Looks up in the store who leads the scope of this target, which may have changed since it was last seen here.
+    pub async fn look_who_leads(&self, target: &Target) -> Lead {
+        let Ok(target) = self.settings().canonical(target) else { return Lead::Unknown };
+        let (asked, looked) = oneshot::channel();
+        if self.handle(&target).sender.send(Message::WhoLeads(asked)).await.is_ok() {
+            // Without an answer it is as it was.
+            let _ = looked.await;
+        }
+        self.leads(&target)
+    }
+
     /// Tells a scope something that nobody waits for.
     pub(crate) async fn tell(&self, target: &Target, input: Input) {
         let handle = self.handle(target);

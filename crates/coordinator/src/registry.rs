@@ -84,6 +84,13 @@ impl Registry {
         self.replicas.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Where a replica that lives is reached.
+    pub(crate) fn address_of(&self, replica: u32) -> Option<Arc<str>> {
+        let replicas = self.replicas();
+        let announced = replicas.iter().map(|one| &one.announced).find(|announced| announced.id == replica)?;
+        Some(Arc::from(announced.address.as_str())).filter(|address: &Arc<str>| !address.is_empty())
+    }
+
     /// How many replicas share the state, or did a moment ago; zero: no heartbeat yet.
     pub(crate) fn most(&self) -> u32 {
         self.most.read().unwrap_or_else(PoisonError::into_inner).count

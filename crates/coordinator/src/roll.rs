@@ -121,7 +121,7 @@ mod tests {
             seen: at(0),
         };
         let (me, mut divergence) = (of(1, "ours", 0), Divergence::default());
-        let mut look = |others: &[Replica]| divergence.look(&me.announced, &[&[me.clone()], others].concat());
+        let mut look = |others: &[Replica]| divergence.look(&me.announced, &[std::slice::from_ref(&me), others].concat());
         assert_eq!(look(&[of(2, "ours", 0)]), []);
         let told = look(&[of(2, "theirs", 7), of(3, "theirs", 5)]);
         let replicas = vec!["r2:1".to_owned(), "r3:1".to_owned()];

@@ -36,6 +36,8 @@ pub enum Input {
     Recall(ReplyId, CallKey, Serial),
     /// An answer came from here for a call that was sent elsewhere.
     Teach(Box<TeachInput>),
+    /// Another replica, which is reached there, is to lead.
+    HandOver(u32, Arc<str>),
     /// Somebody wants to see the scope.
     Inspect(ReplyId),
 }
@@ -50,7 +52,7 @@ impl Input {
             | Self::Quote(reply, _)
             | Self::Recall(reply, ..)
             | Self::Inspect(reply) => Some(*reply),
-            Self::Leave(_) | Self::Taken(_) | Self::Teach(_) | Self::Settings(_) | Self::Drain => None,
+            Self::Leave(_) | Self::Taken(_) | Self::Teach(_) | Self::Settings(_) | Self::Drain | Self::HandOver(..) => None,
         }
     }
 }

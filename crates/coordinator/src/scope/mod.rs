@@ -106,6 +106,8 @@ pub struct Scope {
     is_unsaved: bool,
     /// Whether the value was taken over since the last step: whoever waits is looked at anew.
     is_adopted: bool,
+    /// Where calls come from, while this replica leads.
+    traffic: paceline_core::leader::Traffic,
     /// Set while the store does not answer and this replica decides by itself.
     alone: Option<paceline_core::alone::Alone>,
     /// What was done alone, while it is not known to be written.
@@ -172,6 +174,7 @@ impl Scope {
             is_draining: false,
             is_unsaved: false,
             is_adopted: false,
+            traffic: paceline_core::leader::Traffic::default(),
             alone: None,
             back: None,
             lost: Vec::new(),
@@ -241,7 +244,9 @@ impl Scope {
             Input::Release(_, release) => [release.key, None],
             Input::Recall(_, key, _) => return vec![*key],
             Input::Taken(key) => [Some(*key), None],
-            Input::Leave(_) | Input::Settings(_) | Input::Drain | Input::Inspect(_) | Input::Teach(_) => [None, None],
+            Input::Leave(_) | Input::Settings(_) | Input::Drain | Input::HandOver(..) | Input::Inspect(_) | Input::Teach(_) => {
+                [None, None]
+            }
         };
         needed.into_iter().flatten().filter(|key| !self.records.contains_key(key)).collect()
     }
@@ -329,6 +334,7 @@ impl Scope {
     fn take<R: Rng + ?Sized>(&mut self, input: Input, now: FleetTime, rng: &mut R, fx: &mut Effects) -> bool {
         match input {
             Input::Ask(reply, ask) => {
+                self.note_origin(&ask, now);
                 self.ask(reply, &ask, None, now, fx);
                 false
             }
@@ -370,6 +376,7 @@ impl Scope {
                 self.drain(now);
                 fx.changed |= self.lay_down_lead();
             }
+            Input::HandOver(replica, address) => fx.changed |= self.hand_over(replica, address, now),
             Input::Inspect(reply) => {
                 let view = view::view(self, now);
                 fx.answer(reply, Reply::View(Box::new(view)), None);

@@ -407,6 +407,7 @@ pub(crate) fn next_ask(wire: &LeaseWire, input: &ReportInput, target: Target) ->
         previous_lease_id: None,
         repeat: lease.repeat,
         decide_here: input.request.decide_here,
+        sent_on_by: None,
     };
     let print = crate::inputs::print_of(&request);
     Some(AskInput {

@@ -131,3 +131,93 @@ async fn who_cannot_be_reached_never_leads_and_decides_alone() {
     a.grant(ask("3")).await;
     assert_eq!(b.coordinator.leads(&target("")), Lead::Here);
 }
+
+/// A call that `by` has taken and sends on to the leader.
+fn sent_on(by: &Replica, request: AcquireRequest) -> AcquireRequest {
+    let ticket = by.coordinator.place_for(&request).unwrap();
+    AcquireRequest { ticket: Some(ticket), sent_on_by: Some(by.coordinator.replica()), ..here(request) }
+}
+
+/// They know each other.
+async fn announced(replicas: &[&Replica]) {
+    for _ in 0..2 {
+        for replica in replicas {
+            replica.coordinator.heartbeat("1.0", "hash", replica.coordinator.now()).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lead_moves_to_where_the_calls_come_in_and_those_that_wait_move_with_it() {
+    let models = "{slow: {limits: {requests: {limit: 6, per: 1m, burst: 1}}}, fast: {limits: {requests: 6000/min}}}";
+    let yaml =
+        format!("providers: {{acme: {{extends: generic, start_level: full, accounts: {{prod: {{models: {models}}}}}}}}}");
+    let (store, settings) = (store(), settings(&yaml));
+    let a = service_at(Some("a:1"), store.clone(), settings.clone()).await;
+    let b = service_at(Some("b:1"), store, settings).await;
+    announced(&[&a, &b]).await;
+    let slow = |id: &str| AcquireRequest { target: target("slow"), hold: secs(60), ..ask(id) };
+    let fast = |id: &str| AcquireRequest { target: target("fast"), ..ask(id) };
+    a.grant(fast("first")).await;
+    a.grant(sent_on(&b, slow("gone"))).await;
+    assert_eq!(moved(&b, fast("not here")).await, None, "b knows who leads");
+    // One waits that came in at the other replica, and one that came in here.
+    // First asks are held for a second; with their tickets they are held on.
+    let (theirs, ours) = tokio::join!(a.coordinator.acquire(sent_on(&b, slow("theirs"))), a.coordinator.acquire(slow("ours")),);
+    let again = |id: &str, answer: Result<Answer, CallError>| match answer {
+        Ok(Answer::Queued(queued)) => AcquireRequest { ticket: Some(queued.ticket), ..slow(id) },
+        other => panic!("{other:?}"),
+    };
+    let theirs = AcquireRequest { sent_on_by: Some(b.coordinator.replica()), ..here(again("theirs", theirs)) };
+    let (theirs, ours) = (a.coordinator.acquire(theirs), a.coordinator.acquire(again("ours", ours)));
+    let traffic = async {
+        for n in 0..80 {
+            sleep(Span::from_millis(100)).await;
+            if a.coordinator.leads(&target("")) != Lead::Here {
+                return n;
+            }
+            a.grant(sent_on(&b, fast(&format!("call {n}")))).await;
+        }
+        panic!("it still leads");
+    };
+    let (theirs, ours, after) = tokio::join!(theirs, ours, traffic);
+    assert!((40..80).contains(&after), "five seconds after the last call that came in here: {after}");
+    let at_b = Lead::At { replica: b.coordinator.replica(), address: Arc::from("b:1") };
+    assert_eq!(a.coordinator.leads(&target("")), at_b);
+    let ticket = |answer| match answer {
+        Err(CallError::Moved { ticket: Some(ticket) }) => ticket,
+        other => panic!("{other:?}"),
+    };
+    let (theirs, ours) = (ticket(theirs), ticket(ours));
+    // B learns of it from the store, at once, and decides: both have kept their places and waits.
+    assert_eq!(b.coordinator.look_who_leads(&target("")).await, Lead::Here);
+    let first = b.ask(AcquireRequest { ticket: Some(theirs), ..slow("theirs") }).await;
+    let second = b.ask(AcquireRequest { ticket: Some(ours), ..slow("ours") }).await;
+    let (first, second) = (first.grant().clone(), second.grant().clone());
+    assert!(!first.place_lost && !second.place_lost);
+    let total = |grant: &paceline_coordinator::api::Grant| grant.delays.iter().fold(Span::ZERO, |sum, part| sum + part.length);
+    assert!(total(&first) >= secs(7) && total(&second) >= total(&first), "{first:?} {second:?}");
+    // What is still sent on to the old one, because not all know yet, goes back to the new one.
+    assert!(matches!(a.coordinator.acquire(sent_on(&b, fast("late"))).await, Err(CallError::Moved { ticket: Some(_) })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lead_does_not_swing_while_calls_come_in_evenly() {
+    let (a, b) = two("limits: {requests: 60000/min}").await;
+    announced(&[&a, &b]).await;
+    a.grant(ask("first")).await;
+    for n in 0..600 {
+        sleep(Span::from_millis(50)).await;
+        let request = ask(&format!("call {n}"));
+        a.grant(if n % 2 == 0 { request } else { sent_on(&b, request) }).await;
+        assert_eq!(a.coordinator.leads(&target("")), Lead::Here, "call {n}");
+    }
+    // One that others cannot reach gets no lead, however many calls it sends on.
+    let (c, d) = two("limits: {requests: 60000/min}").await;
+    c.grant(ask("first")).await;
+    for n in 0..200 {
+        sleep(Span::from_millis(50)).await;
+        c.grant(sent_on(&d, ask(&format!("call {n}")))).await;
+    }
+    assert_eq!(c.coordinator.leads(&target("")), Lead::Here, "it has not announced itself");
+}

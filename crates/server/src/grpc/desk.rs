@@ -23,6 +23,8 @@ const MOST_MOVES: u32 = 4;
 /// A call that is decided here while another replica leads looks after this long whether it can go there again, so that the order
 /// is lost for a moment only.
 const ALONE_FOR: Span = Span::from_millis(500);
+/// A place that comes with less than this left of the hold is its end.
+const EARLY: Span = Span::from_millis(20);
 /// Longer holds end with their caller only.
 const UNTIL_DECIDED: Span = Span::from_secs(24 * 3_600);
 
@@ -33,6 +35,8 @@ pub(crate) struct Caller {
     pub(crate) identity: String,
     /// Whether another replica sent it on: it is decided here, whoever leads.
     pub(crate) is_sent_on: bool,
+    /// Which one.
+    pub(crate) sent_on_by: Option<u32>,
 }
 
 /// How long an answer may be held back.
@@ -79,12 +83,12 @@ impl<S: Store> Desk<S> {
         self.draining.clone()
     }
 
-    /// Whether a Session is opened by another replica.
+    /// The number of the replica that opens a Session; `None`: it is no replica.
     ///
     /// # Errors
-    /// It says so, and cannot prove it.
-    pub(crate) async fn is_peer(&self, metadata: &MetadataMap) -> Result<bool, Status> {
-        self.peers.is_peer(metadata).await
+    /// It says that it is one, and cannot prove it.
+    pub(crate) async fn peer(&self, metadata: &MetadataMap) -> Result<Option<u32>, Status> {
+        self.peers.peer(metadata).await
     }
 
     /// An ask. Dropping the future leaves the line, here and elsewhere.
@@ -96,6 +100,7 @@ impl<S: Store> Desk<S> {
     ) -> Result<v1::AcquireResponse, Status> {
         let mut ask = read::acquire(message)?;
         ask.identity.clone_from(&caller.identity);
+        ask.sent_on_by = caller.sent_on_by;
         ask.hold = match held {
             Held::AsAsked(most) => ask.hold.min(most),
             Held::For(hold) => hold,
@@ -116,6 +121,11 @@ impl<S: Store> Desk<S> {
                 ask.hold = ALONE_FOR;
             }
             match self.coordinator.acquire(ask).await {
+                // The replica that sent it leads by now: it gets its call back.
+                Err(CallError::Moved { ticket }) if caller.is_sent_on => {
+                    let ticket = ticket.or(asked.ask.ticket.take());
+                    return Ok(write::give_back(ticket.unwrap_or_default()));
+                }
                 // The lead has moved while it waited, or as it came.
                 Err(CallError::Moved { ticket }) => asked.moved(ticket),
                 Ok(api::Answer::Queued(queued)) if looks_again && !*self.draining.borrow() => asked.look_again(queued.ticket),
@@ -150,6 +160,7 @@ impl<S: Store> Desk<S> {
 
     /// The answer of the replica that leads. `None`: it does not answer, and it is to be decided here.
     async fn send_on(&self, asked: &mut Asked, link: &Link) -> Result<Option<v1::AcquireResponse>, Status> {
+        let lead = self.lead_of(&asked.ask);
         if asked.ask.ticket.is_none() {
             // Its place counts from now, wherever it is decided; like any first ask it is not held for long.
             asked.ask.ticket = Some(self.coordinator.place_for(&asked.ask).map_err(status::of_call)?);
@@ -169,7 +180,10 @@ impl<S: Store> Desk<S> {
             }
         };
         match sent {
-            Sent::Answered(answer) => answer.map(Some),
+            Sent::Answered(answer) => {
+                let answer = answer?;
+                Ok(if self.comes_back(asked, &answer, &lead).await { None } else { Some(answer) })
+            }
             Sent::Not(not_there) => {
                 asked.count_down(until_decided);
                 (asked.alone, asked.elsewhere) = (true, Some(not_there));
@@ -177,6 +191,25 @@ impl<S: Store> Desk<S> {
                 Ok(None)
             }
         }
+    }
+
+    /// Whether a call that was sent on has come back with its place, because the lead has moved: before the end of its hold, and the
+    /// store names another leader.
+    async fn comes_back(&self, asked: &mut Asked, answer: &v1::AcquireResponse, lead: &Lead) -> bool {
+        let ticket = match &answer.outcome {
+            Some(Outcome::Queued(queued)) if !queued.ticket.is_empty() => queued.ticket.clone(),
+            _ => return false,
+        };
+        asked.count_down(asked.ask.hold >= UNTIL_DECIDED);
+        if asked.ask.hold <= EARLY || asked.moves >= MOST_MOVES || *self.draining.borrow() {
+            return false;
+        }
+        if self.lead_of(&asked.ask) == *lead && self.coordinator.look_who_leads(&asked.ask.target).await == *lead {
+            return false;
+        }
+        asked.ask.ticket = Some(ticket);
+        asked.moves += 1;
+        true
     }
 
     fn lead_of(&self, ask: &api::AcquireRequest) -> Lead {

@@ -52,7 +52,8 @@ impl<S: Store> RateLimiter for Limiter<S> {
     }
 
     async fn session(&self, request: Request<Streaming<v1::SessionRequest>>) -> Result<Response<Answers>, Status> {
-        let caller = Caller { is_sent_on: self.0.is_peer(request.metadata()).await?, ..Caller::default() };
+        let peer = self.0.peer(request.metadata()).await?;
+        let caller = Caller { is_sent_on: peer.is_some(), sent_on_by: peer, ..Caller::default() };
         Ok(Response::new(session::open(self.0.clone(), caller, request.into_inner())))
     }
 }

@@ -68,6 +68,7 @@ pub(super) fn acquire(message: v1::AcquireRequest) -> Result<AcquireRequest, Sta
         previous_lease_id: (!message.previous_lease_id.is_empty()).then_some(message.previous_lease_id),
         repeat: repeat.unwrap_or_default(),
         decide_here: false,
+        sent_on_by: None,
     })
 }
 

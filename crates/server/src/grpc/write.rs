@@ -118,6 +118,12 @@ fn target(target: &Target) -> v1::Target {
     v1::Target { provider: target.provider.clone(), account: target.account.clone(), model: target.model.clone() }
 }
 
+/// A call that another replica has sent on goes back to it, with its place: it leads by now.
+pub(super) fn give_back(ticket: Vec<u8>) -> v1::AcquireResponse {
+    let queued = v1::Queued { ticket, come_back_in: Some(convert::duration(Span::ZERO)), ..v1::Queued::default() };
+    v1::AcquireResponse { outcome: Some(Outcome::Queued(queued)), ..v1::AcquireResponse::default() }
+}
+
 fn queued(queued: &Queued) -> v1::Queued {
     v1::Queued {
         ticket: queued.ticket.clone(),

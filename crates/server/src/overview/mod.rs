@@ -58,7 +58,7 @@ impl<S: Store> Overview<S> {
     /// # Errors
     /// It says so, and cannot prove it.
     pub(crate) async fn is_peer(&self, metadata: &MetadataMap) -> Result<bool, Status> {
-        self.peers.is_peer(metadata).await
+        Ok(self.peers.peer(metadata).await?.is_some())
     }
 
     /// The scopes that a selector touches, those with most waiting calls first; and who serves.

@@ -65,25 +65,25 @@ impl<S: Store> Peers<S> {
         self.telemetry.order_lost(&self.telemetry.scope(&target.provider, &target.account, &target.model));
     }
 
-    /// Whether a Session is opened by a replica of the fleet.
+    /// The number of the replica of the fleet that speaks; `None`: it is somebody else.
     ///
     /// # Errors
-    /// It says so, and cannot prove it.
-    pub(crate) async fn is_peer(&self, metadata: &MetadataMap) -> Result<bool, Status> {
-        let Some(proof) = metadata.get_bin(METADATA) else { return Ok(false) };
+    /// It says that it is one, and cannot prove it.
+    pub(crate) async fn peer(&self, metadata: &MetadataMap) -> Result<Option<u32>, Status> {
+        let Some(proof) = metadata.get_bin(METADATA) else { return Ok(None) };
         let denied = |refused: Refused| {
             tracing::warn!(why = refused.as_str(), "somebody who is no replica of this fleet opened a Session as one");
             Err(Status::permission_denied(format!("{METADATA}: {}", refused.as_str())))
         };
         let Ok(proof) = proof.to_bytes() else { return denied(Refused::Forged) };
         match self.check(&proof) {
-            Ok(_) => Ok(true),
+            Ok(replica) => Ok(Some(replica)),
             // The keys may have been rotated a moment ago.
             Err(Refused::UnknownKey) => {
                 if let Err(error) = self.coordinator.refresh_keys().await {
                     tracing::debug!(%error, "token keys cannot be fetched");
                 }
-                self.check(&proof).map_or_else(denied, |_| Ok(true))
+                self.check(&proof).map_or_else(denied, |replica| Ok(Some(replica)))
             }
             Err(refused) => denied(refused),
         }

@@ -339,3 +339,44 @@ async fn only_replicas_speak_for_others() {
     let Some(Answer::Acquire(answer)) = replica.heard.recv().await else { panic!() };
     assert!(matches!(answer.outcome, Some(Outcome::Queued(ref queued)) if !queued.ticket.is_empty()), "{answer:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lead_moves_to_the_replica_that_gets_the_calls() {
+    let fleet = calm(2).await;
+    let led = async || fleet.replicas[1].counted_of("paceline_scopes_led").await;
+    assert_eq!(led().await, 0.0);
+    let limiter = fleet.limiter(1).await;
+    // Some wait while it moves.
+    let waiting: Vec<_> = (0..3)
+        .map(|number| {
+            let held = AcquireRequest { hold: None, ..ask(&format!("held{number}"), "slow") };
+            let mut limiter = limiter.clone();
+            tokio::spawn(async move { limiter.acquire(held).await })
+        })
+        .collect();
+    let began = Instant::now();
+    let mut calls = 0;
+    while led().await < 1.0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "it never moves");
+        calls += 1;
+        granted(&limiter.clone().acquire(soon(&format!("call{calls}"), "m")).await.unwrap().into_inner());
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(began.elapsed() > Duration::from_secs(4), "not before it is sure");
+    // From then on calls are decided where they come in.
+    let before = fleet.counted("paceline_forwarded_total{outcome=\"answered\"").await;
+    for number in 0..20 {
+        granted(&limiter.clone().acquire(soon(&format!("later{number}"), "m")).await.unwrap().into_inner());
+    }
+    assert_eq!(fleet.counted("paceline_forwarded_total{outcome=\"answered\"").await, before);
+    assert_eq!(fleet.counted("paceline_order_lost_total").await, 0.0);
+    for held in waiting {
+        let answer = tokio::time::timeout(Duration::from_secs(60), held).await.expect("nobody is stuck").unwrap().unwrap();
+        match &answer.get_ref().outcome {
+            Some(Outcome::Grant(grant)) => assert!(!grant.place_lost),
+            // A first ask is held for a second.
+            Some(Outcome::Queued(queued)) => assert!(!queued.place_lost),
+            other => panic!("{other:?}"),
+        }
+    }
+}
