@@ -25,6 +25,7 @@
 
 mod alone;
 mod ask;
+mod blind;
 mod call;
 mod discovery;
 mod error;

@@ -11,6 +11,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::ask::Deadline;
+use crate::blind::Blind;
 use crate::error::{Error, Trouble};
 use crate::fleet::{Choice, Fleet, Replica};
 use crate::rendezvous::Route;
@@ -28,6 +29,8 @@ pub(crate) struct Peers {
     fleet: Arc<Fleet>,
     patience: Duration,
     pub(crate) counters: Counters,
+    /// Scopes that are decided without the store.
+    pub(crate) blind: Blind,
 }
 
 /// How long an RPC may take.
@@ -52,7 +55,7 @@ impl Bounds {
 
 impl Peers {
     pub(crate) fn new(fleet: Arc<Fleet>, patience: Duration) -> Self {
-        Self { fleet, patience, counters: Counters::default() }
+        Self { fleet, patience, counters: Counters::default(), blind: Blind::default() }
     }
 
     /// Since when calls go on without the service: nobody has answered for as long as the client is patient.

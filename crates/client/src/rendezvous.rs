@@ -12,7 +12,7 @@ const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// Where the calls of one scope go: to the replica that weighs most for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Route {
     scope: u64,
 }
@@ -26,6 +26,11 @@ impl Route {
     pub(crate) fn new(provider: &str, account: &str) -> Self {
         let named = |hash, name: &str| fnv(fnv(hash, name.as_bytes()), &[0]);
         Self { scope: named(named(FNV_OFFSET, provider), account) }
+    }
+
+    /// The route of one call, where the calls of a scope are spread over all replicas.
+    pub(crate) fn of_call(self, request_id: &str) -> Self {
+        Self { scope: fnv(self.scope, request_id.as_bytes()) }
     }
 
     /// How much a replica weighs for this scope.

@@ -46,6 +46,8 @@ pub(crate) struct Given {
     pub(crate) grant: Grant,
     /// The answer without its outcome, which `grant` is.
     pub(crate) answer: AcquireResponse,
+    /// Where it was asked for.
+    pub(crate) route: Route,
     pub(crate) window: Window,
     pub(crate) waited: Duration,
     pub(crate) path: Path,
@@ -71,7 +73,9 @@ pub enum Next {
 impl Slot {
     pub(crate) fn new(shared: Arc<Shared>, given: Given) -> Self {
         let grant = &given.grant;
-        let route = grant.target.as_ref().map_or_else(|| given.asked.route(), Route::of);
+        // A replica that has lost the store is the only one that knows what it granted.
+        let its_scope = grant.target.as_ref().filter(|_| !given.answer.degraded).map(Route::of);
+        let route = its_scope.unwrap_or(given.route);
         let lease = Arc::new(Lease { id: grant.lease_id.clone(), route, reports: Mutex::new(Reports::default()) });
         let ttl = grant.ttl.as_ref().map(timing::length).filter(|ttl| !ttl.is_zero());
         let renewal = ttl.map(|ttl| shared.runtime.spawn(renew(shared.clone(), lease.clone(), ttl)).abort_handle());

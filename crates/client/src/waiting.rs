@@ -43,13 +43,17 @@ pub(crate) async fn for_slot(
         let (mut response, received) = match answer.take() {
             Some(given) => given,
             None => match ask(shared, &asked).await {
-                Ok(given) => given,
+                Ok((response, received, route)) => {
+                    kept.route = route;
+                    (response, received)
+                }
                 Err(error) => match without_service(shared, &asked, started, error).await? {
                     Some(path) => return Ok(unserved(shared, asked, path, started)),
                     None => continue,
                 },
             },
         };
+        shared.peers.blind.heard(asked.route(), response.degraded);
         shared.solo.heard(&asked, &response, received.steady);
         match response.outcome.take() {
             Some(Outcome::Grant(grant)) => {
@@ -65,7 +69,8 @@ pub(crate) async fn for_slot(
                 kept.what = None;
                 let waited = started.elapsed();
                 shared.peers.counters.slot(Path::Served, waited);
-                let given = Given { asked, grant, answer: response, window, waited, path: Path::Served };
+                let route = kept.route;
+                let given = Given { asked, grant, answer: response, route, window, waited, path: Path::Served };
                 return Ok(Slot::new(shared.clone(), given));
             }
             Some(Outcome::Queued(queued)) => {
@@ -87,14 +92,16 @@ pub(crate) async fn for_slot(
     }
 }
 
-async fn ask(shared: &Shared, asked: &Asked) -> Result<(AcquireResponse, Moment), Error> {
+/// The answer, and where it was asked for.
+async fn ask(shared: &Shared, asked: &Asked) -> Result<(AcquireResponse, Moment, Route), Error> {
     let hold = shared.defaults.hold.unwrap_or(HOLD);
     let held = if asked.has_place() { hold } else { hold.min(HELD_WITHOUT_PLACE) };
     // Where nobody is made to wait while the service is there, nobody waits for it either.
     let patience = (!shared.solo.is_enforced(asked)).then_some(PATIENCE_WHEN_WATCHED);
     let bounds = Bounds { held, deadline: asked.deadline, patience, in_background: false };
-    let response = shared.peers.send(asked.route(), bounds, || asked.request_at(Instant::now())).await?;
-    Ok((response, Moment::now()))
+    let route = shared.peers.blind.route(asked.route(), asked.request_id());
+    let response = shared.peers.send(route, bounds, || asked.request_at(Instant::now())).await?;
+    Ok((response, Moment::now(), route))
 }
 
 /// What becomes of an ask that nobody answered: it goes, by the client's own pace, or (`None`) somebody is there again.
@@ -126,7 +133,8 @@ fn unserved(shared: &Arc<Shared>, asked: Asked, path: Path, started: Instant) ->
     let answer = AcquireResponse { mode: Mode::Off.into(), ..AcquireResponse::default() };
     let waited = started.elapsed();
     shared.peers.counters.slot(path, waited);
-    Slot::new(shared.clone(), Given { asked, grant, answer, window, waited, path })
+    let route = asked.route();
+    Slot::new(shared.clone(), Given { asked, grant, answer, route, window, waited, path })
 }
 
 /// Sleeps until the clock has reached `until`, whatever a timer thinks of it.

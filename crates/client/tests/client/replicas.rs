@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use paceline_client::{Ask, Channel, Discovery, Found, Limiter, Reason, Report, replica_for};
+use paceline_proto::v1::AcquireResponse;
 use tokio::time::{Instant, sleep};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -249,4 +250,55 @@ async fn a_name_that_cannot_be_looked_up_is_told() {
     assert!(error.to_string().contains("cannot be looked up"), "{error}");
     name.add("a");
     assert_eq!(granted_by(&limiter, "prod").await, "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_calls_of_a_scope_without_its_store_are_spread_and_come_back_with_it() {
+    let name = Name::of(&["a", "b", "c"]);
+    let limiter = name.limiter();
+    let home = name.home("prod");
+    assert_eq!(granted_by(&limiter, "prod").await, home);
+    let degraded = |is_degraded| {
+        for replica in ["a", "b", "c"] {
+            name.peer(replica).always(AcquireResponse { degraded: is_degraded, ..grant(replica, Duration::ZERO) });
+        }
+    };
+    degraded(true);
+    let mut by: BTreeMap<String, usize> = BTreeMap::new();
+    for _ in 0..300 {
+        let mut slot = limiter.acquire(Ask::new("openai").account("prod")).await.unwrap();
+        *by.entry(slot.lease_id().to_owned()).or_default() += 1;
+        slot.report(Report::response(200)).await.unwrap();
+    }
+    assert!(by.len() == 3 && by.values().all(|calls| *calls > 60), "{by:?}");
+    for replica in ["a", "b", "c"] {
+        let reports = name.peer(replica).reports();
+        assert!(reports.iter().all(|report| report.lease_id == replica), "each is told what it granted: {reports:?}");
+    }
+    degraded(false);
+    granted_by(&limiter, "prod").await;
+    for _ in 0..20 {
+        assert_eq!(granted_by(&limiter, "prod").await, home, "the store is back");
+    }
+    // Nobody says that it is: calls go home after a while.
+    degraded(true);
+    granted_by(&limiter, "prod").await;
+    sleep(SECOND * 11).await;
+    assert_eq!(granted_by(&limiter, "prod").await, home);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_call_stays_at_one_replica_while_its_scope_is_spread() {
+    let name = Name::of(&["a", "b", "c"]);
+    let limiter = name.limiter();
+    for replica in ["a", "b", "c"] {
+        let place = AcquireResponse { degraded: true, ..queued(replica, SECOND) };
+        name.peer(replica).always(place);
+    }
+    let running = tokio::spawn(async move { limiter.acquire(Ask::new("openai").account("prod").request_id("one")).await });
+    sleep(SECOND * 20).await;
+    running.abort();
+    let asked: Vec<usize> = ["a", "b", "c"].iter().map(|replica| name.peer(replica).acquires().len()).collect();
+    let (most, all) = (asked.iter().max().copied().unwrap_or(0), asked.iter().sum::<usize>());
+    assert!(all > 10 && most >= all - 1, "the first ask goes home, all others to one: {asked:?}");
 }
