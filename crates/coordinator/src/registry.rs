@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use paceline_core::units::{FleetTime, Span};
-use paceline_store::{Announcement, REPLICA_LIFE, Replica, Store, codec};
+use paceline_store::{Announcement, REPLICA_LIFE, Replica, Store, StoreError, codec};
 use tokio::time::{Instant, timeout};
 
 use crate::api::CallError;
@@ -204,8 +204,11 @@ impl<S: Store> Coordinator<S> {
         };
         let asked_at = Instant::now();
         let found = match timeout(ANSWERS_WITHIN, inner.store.heartbeat(&me)).await {
-            Ok(beaten) => beaten.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("the store has not answered a heartbeat within {} s", ANSWERS_WITHIN.as_secs())),
+            Ok(beaten) => beaten.map_err(|error| match error {
+                StoreError::Unavailable { detail } | StoreError::Timeout { detail } => detail,
+                other => other.to_string(),
+            }),
+            Err(_) => Err(format!("no answer to a heartbeat within {} s", ANSWERS_WITHIN.as_secs())),
         };
         let found = found.map_err(|why| {
             inner.registry().not_answered(asked_at, &why);
@@ -291,6 +294,23 @@ mod tests {
         assert_eq!(registry.most(), 1, "they would have come back by now");
         registry.see(vec![replica(1, 1), replica(4, 1)], at(13));
         assert_eq!(registry.most(), 2);
+    }
+
+    /// Limits are divided among those who are there, not among them and the one that was killed a moment ago.
+    #[test]
+    fn one_that_was_killed_and_started_again_counts_once() {
+        let at_address = |id: u32, began: i64, seen: i64| {
+            let announced = Announcement { id, address: "a:1".into(), began: at(began), schema: 1, ..Announcement::default() };
+            Replica { announced, seen: at(seen) }
+        };
+        let (registry, other) = (Registry::default(), replica(9, 1));
+        registry.see(vec![at_address(1, 0, 2), other.clone()], at(2));
+        registry.see(vec![at_address(1, 0, 2), at_address(2, 5, 5), other], at(5));
+        assert_eq!(registry.most(), 2);
+        let ids: Vec<u32> = registry.replicas().iter().map(|replica| replica.announced.id).collect();
+        assert_eq!(ids, [2, 9], "nor is it shown");
+        assert_eq!(registry.address_of(2).as_deref(), Some("a:1"));
+        assert_eq!(registry.address_of(9), None, "it has none");
     }
 
     #[test]
