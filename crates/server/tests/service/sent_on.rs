@@ -155,9 +155,11 @@ async fn a_thousand_calls_of_a_stream_are_sent_on_in_their_order() {
     assert_eq!(decided.iter().copied().collect::<BTreeSet<_>>(), (1..=CALLS).collect(), "each is decided once");
     assert!(queued.len() > 800, "most have waited: {}", queued.len());
     assert!(queued.values().all(|place| !place.ticket.is_empty()), "with a place to come back to");
-    // What a busy machine hands out together has no order of its own; who lost its place comes at the end.
-    let furthest = decided.iter().zip(1..).map(|(id, turn): (&u64, u64)| id.abs_diff(turn)).max().unwrap();
-    assert!(furthest <= 200, "one came {furthest} places from its turn");
+    // A call that has just been told its place is not there for a moment, so on a busy machine a later one may be let go then; none
+    // loses its turn for good.
+    let astray: Vec<(u64, u64)> = decided.iter().copied().zip(1..).filter(|(id, turn)| id.abs_diff(*turn) > 100).collect();
+    assert!(astray.len() <= 20, "these came far from their turn: {astray:?}");
+    assert!(astray.iter().all(|(id, turn)| id > turn), "some came late: {astray:?}");
     let sent = fleet.counted("paceline_forwarded_total{outcome=\"answered\"").await - sent_before;
     assert!(sent >= CALLS as f64, "{sent} were sent on");
     assert_eq!(fleet.counted("paceline_order_lost_total").await - lost_before, 0.0);

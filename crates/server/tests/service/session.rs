@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use paceline_core::units::Span;
+use paceline_proto::v1::rate_limiter_client::RateLimiterClient;
 use paceline_proto::v1::release_request::What;
 use paceline_proto::v1::session_request::Call;
 use paceline_proto::v1::session_response::Answer;
@@ -11,6 +12,7 @@ use paceline_proto::v1::{
 };
 use paceline_server::{Drained, bounds};
 use tonic::Code;
+use tonic::transport::Endpoint;
 
 use crate::support::stream::{Stream, is_granted};
 use crate::support::{Service, ask, granted, length, queued, report, secs, until};
@@ -322,4 +324,30 @@ async fn a_stream_that_was_said_to_the_end_is_answered_to_the_end() {
     until("it is decided", async || service.waiting().await == 0).await;
     granted(&stream.hear_of(2).await);
     assert!(stream.next().await.unwrap().is_none(), "and then it ends well");
+}
+
+/// Answers wait for room, those of calls that wait and those of calls that are decided; as soon as the caller reads, all of them come.
+#[tokio::test]
+async fn a_caller_that_reads_late_hears_everything() {
+    const WAITING: u64 = 4_000;
+    let service = Service::start().await;
+    // What it does not read fills the buffers of the service, and not its own.
+    let endpoint = Endpoint::from_shared(format!("http://{}", service.grpc)).unwrap().initial_stream_window_size(4_096);
+    let mut stream = Stream::over(RateLimiterClient::new(endpoint.connect().await.unwrap())).await;
+    stream.ask(0, ask("first", "slow")).await;
+    granted(&stream.hear_of(0).await);
+    for id in 1..=WAITING {
+        let patient = AcquireRequest { max_wait: Some(secs(86_400)), ..ask(&format!("call{id}"), "slow") };
+        stream.ask(id, patient).await;
+    }
+    until("all wait", async || service.waiting().await == WAITING).await;
+    stream.ask(WAITING + 1, ask("decided", "m")).await;
+    until("it is decided", async || service.scope().await.in_flight == 2).await;
+    let mut told = BTreeSet::new();
+    for _ in 0..=WAITING {
+        let (id, Answer::Acquire(answer)) = stream.hear().await else { panic!("no error") };
+        assert_eq!(is_granted(&answer), id == WAITING + 1);
+        told.insert(id);
+    }
+    assert_eq!(told, (1..=WAITING + 1).collect());
 }

@@ -9,8 +9,8 @@ mod answers;
 mod call;
 mod renewals;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -53,6 +53,7 @@ pub(super) fn open<S: Store>(desk: Desk<S>, caller: Caller, requests: Streaming<
         outbox,
         calls: HashMap::new(),
         running: FuturesUnordered::new(),
+        late: VecDeque::new(),
         renewals: Renewals::default(),
     };
     tokio::spawn(session.serve(requests, draining));
@@ -66,6 +67,8 @@ struct Session<S> {
     /// What cancels each call that has not had its last answer.
     calls: HashMap<u64, Option<oneshot::Sender<()>>>,
     running: FuturesUnordered<Running>,
+    /// What came of calls while an answer waited for room.
+    late: VecDeque<Ended>,
     renewals: Renewals,
 }
 
@@ -90,6 +93,9 @@ impl<S: Store> Session<S> {
         let mut draining = pin!(stopped(draining));
         let mut has_said_all = false;
         loop {
+            while let Some(ended) = self.late.pop_front() {
+                self.ended(ended).await?;
+            }
             if has_said_all && self.calls.is_empty() {
                 return Err(End::Done);
             }
@@ -180,9 +186,19 @@ impl<S: Store> Session<S> {
         self.tell(id, Answer::Error(status::as_message(error))).await
     }
 
+    /// Calls go on meanwhile: they wait for room too, and who is given some and is not awake would keep it from everybody.
     async fn tell(&mut self, id: u64, answer: Answer) -> Result<(), End> {
         let response = v1::SessionResponse { correlation_id: id, answer: Some(answer) };
-        match timeout(MOST_STALL, self.outbox.send(response)).await {
+        let Self { outbox, running, late, .. } = self;
+        let mut sending = pin!(timeout(MOST_STALL, outbox.send(response)));
+        let sent = loop {
+            tokio::select! {
+                biased;
+                sent = &mut sending => break sent,
+                Some(ended) = running.next() => late.push_back(ended),
+            }
+        };
+        match sent {
             Ok(true) => Ok(()),
             Ok(false) => Err(End::Done),
             Err(_) => {
@@ -200,7 +216,11 @@ impl<S: Store> Session<S> {
     async fn leave(&mut self) -> End {
         let told = timeout(LEAVE_WITHIN, async {
             while !self.calls.is_empty() {
-                let Some(ended) = self.running.next().await else { break };
+                let next = match self.late.pop_front() {
+                    Some(ended) => Some(ended),
+                    None => self.running.next().await,
+                };
+                let Some(ended) = next else { break };
                 self.ended(ended).await?;
             }
             Ok(())
