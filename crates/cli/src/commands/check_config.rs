@@ -212,8 +212,8 @@ mod tests {
         let said = wrong("mode: off\nstore: redis://redis:6379/first\n");
         assert!(said.contains("behind the host stands the number of the database"), "{said}");
         assert!(said.contains("paceline.yaml:2:8 in store"), "{said}");
-        let said = wrong("store: redis://app:hunter2@redis:6379?pasword_file=x\n");
-        assert!(said.contains("nothing is called `pasword_file` there") && !said.contains("hunter2"), "{said}");
+        let said = wrong("store: redis://app:hunter2@redis:6379?pass_file=x\n");
+        assert!(said.contains("nothing is called `pass_file` there") && !said.contains("hunter2"), "{said}");
         let said = wrong("store: rediss://redis?password_file=/nowhere/a&ca=/nowhere/b\n");
         assert!(said.contains("cannot read the password file /nowhere/a") && said.contains("/nowhere/b"), "{said}");
         assert!(said.contains("2 problems in "), "{said}");
