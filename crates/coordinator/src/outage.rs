@@ -89,7 +89,11 @@ impl<S: Store> Actor<S> {
             return;
         }
         let (inner, scope) = (self.inner.clone(), self.key);
-        outage.probe = Some(Box::pin(async move { inner.store.load(&scope).await }));
+        outage.probe = Some(Box::pin(async move {
+            // One that answers and takes nothing is away still: what was begun alone must not begin anew with each try.
+            inner.store.try_writing(&scope).await?;
+            inner.store.load(&scope).await
+        }));
     }
 
     /// The store has answered, or still does not.

@@ -68,6 +68,14 @@ impl Store for AnyStore {
         }
     }
 
+    async fn try_writing(&self, scope: &ScopeKey) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.try_writing(scope).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.try_writing(scope).await,
+        }
+    }
+
     fn now(&self) -> FleetTime {
         match self {
             Self::Memory(store) => store.now(),

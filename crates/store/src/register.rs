@@ -136,6 +136,14 @@ pub trait Store: Send + Sync + 'static {
     /// Takes a replica out of the live ones at once: it stops.
     fn retire(&self, id: u32) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Whether a commit would be taken, as far as that does not depend on what it says: a server may answer what it is asked and
+    /// refuse what it is told, because it is full or a right is missing. Changes nothing that anybody reads.
+    fn try_writing(&self, scope: &ScopeKey) -> impl Future<Output = Result<(), StoreError>> + Send {
+        // A store that takes all or fails as a whole.
+        let _ = scope;
+        std::future::ready(Ok(()))
+    }
+
     /// `tell` is called whenever what is stored may not be what it was: the server was reached anew, and may be another one by
     /// now, or it has forgotten what all replicas share. Must be quick, and may be called more often than that.
     fn on_reached(&self, tell: OnReached) {
@@ -178,6 +186,10 @@ impl<S: Store> Store for Arc<S> {
 
     fn retire(&self, id: u32) -> impl Future<Output = Result<(), StoreError>> + Send {
         S::retire(self, id)
+    }
+
+    fn try_writing(&self, scope: &ScopeKey) -> impl Future<Output = Result<(), StoreError>> + Send {
+        S::try_writing(self, scope)
     }
 
     fn on_reached(&self, tell: OnReached) {

@@ -7,6 +7,7 @@
 mod support;
 
 mod eviction;
+mod full;
 mod loading;
 mod lost_answers;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_coordinator::api::{AcquireRequest, Answer};
+use paceline_coordinator::settings::Settings;
 use paceline_coordinator::{Coordinator, Options};
 use paceline_core::units::{FleetTime, Milli, Span};
 use paceline_core::value::ScopeValue;
@@ -38,9 +40,12 @@ struct Replica {
 
 impl Replica {
     async fn at(port: u16, name: &'static str, configured: &str) -> Self {
+        Self::with(port, name, limits(configured)).await
+    }
+
+    async fn with(port: u16, name: &'static str, settings: Arc<dyn Settings>) -> Self {
         let store = connected(port).await;
         let telemetry = Telemetry::new(Default::default()).unwrap();
-        let settings = limits(configured);
         let options = Options { store: store.clone(), settings, telemetry: telemetry.clone(), trace: None, address: None };
         Self { coordinator: Coordinator::new(options).await.unwrap(), telemetry, store, name }
     }

@@ -42,6 +42,11 @@ impl Keys {
         format!("{}:{{{scope}}}:s", self.prefix)
     }
 
+    /// Two that stand beside a scope's value and are never read.
+    pub(super) fn trial(&self, scope: &ScopeKey) -> [String; 2] {
+        ["t", "t:h"].map(|name| format!("{}:{{{scope}}}:{name}", self.prefix))
+    }
+
     /// The hashes in which a record of a scope may lie at `now`: two for each class, the present generation first.
     pub(super) fn hashes(&self, scope: &ScopeKey, now: FleetTime) -> [String; HASHES] {
         std::array::from_fn(|index| self.hash(scope, now, index))

@@ -43,7 +43,7 @@ use self::lane::{Common, Listeners};
 pub use self::look::FirstLook;
 use self::reconnects::Reconnects;
 use self::routes::{Route, Routes};
-use self::script::{CommitRequest, LoadRequest, RecordsRequest};
+use self::script::{CommitRequest, LoadRequest, RecordsRequest, TrialRequest};
 pub use self::url::{RedisUrl, UrlError};
 use crate::error::StoreError;
 use crate::key::{RecordKey, ScopeKey};
@@ -132,6 +132,11 @@ impl Store for RedisStore {
             Committed::Stale(loaded) => Ok(Committed::Stale(self.sound(scope, loaded).await?)),
             other => Ok(other),
         }
+    }
+
+    async fn try_writing(&self, scope: &ScopeKey) -> Result<(), StoreError> {
+        let request = TrialRequest::new(&self.keys, scope);
+        self.courier.ask(Operation::Commit, Route::of(scope), &request, |answer| request.read(answer)).await
     }
 
     fn now(&self) -> FleetTime {

@@ -15,7 +15,7 @@ use super::calls::Request;
 use super::cell::Cell;
 use super::keys::{self, Keys};
 use crate::key::{RecordKey, ScopeKey};
-use crate::life::bounded;
+use crate::life::{SHORTEST_LIFE, bounded};
 use crate::register::{Commit, Committed, Expect, Loaded, Version};
 
 /// One `unpack` of Lua takes some 8,000 values at most; stay well below.
@@ -33,6 +33,8 @@ pub(super) static REPAIR: Script = Script::new(3, include_str!("repair.lua"));
 pub(super) static META: Script = Script::new(4, include_str!("meta.lua"));
 /// Compare-and-swap of one field of a hash; see `swap.lua`.
 pub(super) static SWAP: Script = Script::new(5, include_str!("swap.lua"));
+/// Tries to write; see `trial.lua`.
+pub(super) static TRIAL: Script = Script::new(6, include_str!("trial.lua"));
 
 /// A script of ours.
 #[derive(Debug)]
@@ -296,6 +298,43 @@ impl Request for LoadRequest {
     }
 }
 
+/// A trial whether a scope's server takes writes.
+#[derive(Debug)]
+pub(super) struct TrialRequest {
+    id: RequestId,
+    keys: [String; 2],
+}
+
+impl TrialRequest {
+    pub(super) fn new(names: &Keys, scope: &ScopeKey) -> Self {
+        Self { id: RequestId::random(), keys: names.trial(scope) }
+    }
+
+    /// Nothing, if it was taken.
+    ///
+    /// # Errors
+    /// The answer is not to this question.
+    pub(super) fn read(&self, answer: Value) -> Result<(), Foreign> {
+        self.id.open(answer).map(drop)
+    }
+}
+
+impl Request for TrialRequest {
+    fn script(&self) -> &'static Script {
+        &TRIAL
+    }
+
+    fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    fn command(&self, by: By) -> Cmd {
+        let mut cmd = TRIAL.command(by, &self.keys, Room { arguments: 2, bytes: 16 });
+        cmd.arg(self.id.as_bytes()).arg(keys::millis(SHORTEST_LIFE));
+        cmd
+    }
+}
+
 /// A look-up of records, ready to be sent.
 #[derive(Debug)]
 pub(super) struct RecordsRequest<'a> {
@@ -364,7 +403,7 @@ mod tests {
     /// RC02: scripts touch no key that was not declared, so that a cluster knows where they belong.
     #[test]
     fn scripts_touch_declared_keys_alone() {
-        for script in [&COMMIT, &RECORDS, &LOAD, &REPAIR, &META, &SWAP] {
+        for script in [&COMMIT, &RECORDS, &LOAD, &REPAIR, &META, &SWAP, &TRIAL] {
             let code: Vec<&str> = script.source.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
             let code = code.join("\n");
             let mut calls = code.split("redis.call(").skip(1).peekable();
