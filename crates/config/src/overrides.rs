@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::model::Config;
-use crate::problem::{ConfigErrors, Pos, Problems};
+use crate::problem::{ConfigErrors, FLAGS, Pos, Problems};
 use crate::read::{advertised, modes, replicas, socket_addr, store};
 use crate::tree::{Node, Value};
 
@@ -134,7 +134,7 @@ impl Config {
             // The value stands in no file: drop the place.
             found.drain().for_each(|problem| problems.add(problem.without_place()));
         }
-        problems.into_result(self, "flags and variables", "")
+        problems.into_result(self, FLAGS, "")
     }
 }
 

@@ -11,6 +11,9 @@ const MOST_PROBLEMS: usize = 100;
 /// How much of an offending line is shown.
 const WIDEST_EXCERPT: usize = 160;
 
+/// What stands for the file where flags and variables are wrong.
+pub(crate) const FLAGS: &str = "flags and variables";
+
 /// A place in the file: line and column from 1, the column in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pos {
@@ -130,6 +133,11 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
+    /// Whether flags and variables are wrong, and not a file.
+    pub fn are_of_flags(&self) -> bool {
+        self.file == FLAGS
+    }
+
     /// For programs: `{"file", "line", "column", "path", "message", "help"}` each.
     pub fn to_json(&self) -> Value {
         Value::Array(self.problems.iter().map(|problem| problem.to_json(&self.file)).collect())

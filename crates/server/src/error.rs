@@ -65,8 +65,12 @@ pub enum ServeError {
 
 impl ServeError {
     /// Whether what it was started with is wrong, so that starting it again changes nothing.
-    pub const fn is_mistake(&self) -> bool {
-        matches!(self, Self::StoreAddress(_) | Self::WrongStore { .. })
+    pub fn is_mistake(&self) -> bool {
+        match self {
+            Self::StoreAddress(_) | Self::WrongStore { .. } => true,
+            Self::Config(errors) => errors.are_of_flags(),
+            _ => false,
+        }
     }
 }
 

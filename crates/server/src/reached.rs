@@ -43,6 +43,13 @@ pub(crate) fn warning(config: &Config, address: Option<&str>, sharing: Sharing) 
     }
 }
 
+/// The store is away at the start, so replicas cannot see each other: what that may cost.
+pub(crate) fn unseen(config: &Config) -> Option<&'static str> {
+    let warning =
+        "replicas that nobody has seen yet may each take the whole limit: set expected_replicas / --expected-replicas";
+    (config.expected_replicas() == 1).then_some(warning)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +86,7 @@ mod tests {
         assert!(multiplied.is_some_and(|said| said.contains("expected_replicas is 3")));
         assert_eq!(warning(&config("expected_replicas: 3"), Some("a:1"), Sharing::Shared), None);
         assert_eq!(warning(&config(""), None, Sharing::Own), None);
+        assert!(unseen(&config("")).is_some_and(|said| said.contains("--expected-replicas")));
+        assert_eq!(unseen(&config("expected_replicas: 3")), None);
     }
 }

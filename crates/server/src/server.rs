@@ -94,7 +94,7 @@ impl Server {
     pub async fn bind(options: Options) -> Result<Self, ServeError> {
         let config = load(options.config.as_deref(), &options.overrides)?;
         if options.store.is_none() {
-            store::look(config.store()).await?;
+            store::look(&config).await?;
         }
         let listen = config.listen().clone();
         let grpc = listener::bind("gRPC", "--grpc", listen.grpc)?;

@@ -3,29 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paceline_config::StoreAddress;
+use paceline_config::{Config, StoreAddress};
 use paceline_store::{AnyStore, Failure, FirstLook, Observer, Operation, RedisStore, RedisUrl};
 use paceline_telemetry::Telemetry;
 use tokio::time::timeout;
 
 use crate::error::ServeError;
+use crate::reached;
 
 /// A service that has not reached its store takes calls all the same after this long: with its part of each limit, or as
 /// `on_store_down` says. New replicas that never became ready would turn an outage of the store into one of everything.
 const FIRST_CONTACT: Duration = Duration::from_secs(5);
 
-/// Looks at the store of this address once: a mistake is told before anybody depends on it. One that does not answer is no mistake:
+/// Looks at the configured store once: a mistake is told before anybody depends on it. One that does not answer is no mistake:
 /// a service must be able to start while its store is away.
 ///
 /// # Errors
 /// The address is none, or leads to a server that will never do.
-pub(crate) async fn look(address: &StoreAddress) -> Result<(), ServeError> {
-    let Some(text) = address.reveal() else { return Ok(()) };
+pub(crate) async fn look(config: &Config) -> Result<(), ServeError> {
+    let Some(text) = config.store().reveal() else { return Ok(()) };
     let url: RedisUrl = text.parse()?;
     match RedisStore::look(&url).await {
         FirstLook::Well => {}
         FirstLook::Away(why) => {
             tracing::warn!(store = %url, "the store does not answer yet; starting without it, and trying on: {why}");
+            tracing::warn!("calls that come before the store answers are decided as on_store_down says");
+            if let Some(warning) = reached::unseen(config) {
+                tracing::warn!("{warning}");
+            }
         }
         FirstLook::Mistake(what) => return Err(ServeError::WrongStore { store: url.to_string(), what }),
     }
@@ -60,7 +65,7 @@ pub(crate) async fn first_contact(store: &AnyStore) {
         }
         false => tracing::error!(
             store = %store.url(),
-            "the store has not answered for {} s; taking calls without it, as on_store_down says, and trying on",
+            "the store has not answered for {} s; ready without it: calls are decided as on_store_down says, and it is tried on",
             FIRST_CONTACT.as_secs()
         ),
     }

@@ -7,7 +7,7 @@ use prost::DecodeError;
 #[non_exhaustive]
 pub enum StoreError {
     /// The store cannot be reached or refuses to work; nothing was written.
-    #[error("the store is not available: {detail}")]
+    #[error("{detail}")]
     Unavailable {
         /// What it said, without secrets.
         detail: String,

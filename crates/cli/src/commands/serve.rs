@@ -1,6 +1,7 @@
 //! `paceline serve`: the service.
 
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -23,7 +24,7 @@ Examples:
   paceline serve --mode shadow
 
   # Several replicas that share their state
-  paceline serve --store redis://redis:6379
+  paceline serve --store redis://redis:6379 --expected-replicas 3
 
   # Keep what becomes of each call, to try another configuration with it: paceline simulate --trace
   paceline serve --record calls.jsonl
@@ -123,8 +124,9 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), ServeFailure> {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         store = %server.store(),
-        "serving {}; try `paceline status --addr {grpc}` or open http://{http}/",
+        "serving {}; {}open http://{http}/",
         if has_file { "with your configuration" } else { "without a configuration file: limits are learned" },
+        hint(grpc),
     );
 
     let reloader = server.reloader();
@@ -152,6 +154,11 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), ServeFailure> {
             }
         }
     }
+}
+
+/// Where `paceline status` is answered: at loopback addresses only.
+fn hint(grpc: SocketAddr) -> String {
+    if grpc.ip().to_canonical().is_loopback() { format!("try `paceline status --addr {grpc}` or ") } else { String::new() }
 }
 
 fn ended(drained: Drained) -> Result<(), ServeFailure> {

@@ -72,6 +72,12 @@ fn the_version_is_told_and_wrong_command_lines_end_with_two() {
         (&["mock-provider", "--limit", "requests=-5/min"][..], "between 1 and 10^15"),
         (&["mock-provider", "--limit", "60/-1min"][..], "is no window"),
         (&["mock-provider", "--other-consumer", "-30%"][..], "above 0"),
+        (&["serve", "--grpc", "7070"][..], "127.0.0.1:7070"),
+        (&["serve", "--store", "sqlite://state.db"][..], "memory"),
+        (&["serve", "--store", "reddis://127.0.0.1:17500"][..], "did you mean redis://?"),
+        (&["serve", "--store", "127.0.0.1:17500"][..], "did you mean redis://127.0.0.1:17500?"),
+        (&["serve", "--advertise", "http://a:7070"][..], "write only the host and the port"),
+        (&["serve", "--expected-replicas", "many"][..], "not a number of replicas"),
     ] {
         let (status, _, errors) = run(args);
         assert!(status == Some(2) && errors.contains(words), "{args:?}: {status:?} {errors}");
@@ -85,8 +91,6 @@ fn what_fails_ends_with_one_and_says_what_to_do() {
         (&["status", "--addr", "nowhere"][..], "HOST:PORT"),
         (&["bench", "--addr", "127.0.0.1:1"][..], "start a service with `paceline serve`"),
         (&["bench", "--addr", "nowhere"][..], "HOST:PORT"),
-        (&["serve", "--grpc", "7070"][..], "127.0.0.1:7070"),
-        (&["serve", "--store", "sqlite://state.db"][..], "memory"),
         (&["serve", "--config", "/nowhere/paceline.yaml"][..], "check the path"),
         (&["serve", "--log-filter", "paceline=loud"][..], "crate=level"),
     ] {

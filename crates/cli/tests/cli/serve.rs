@@ -46,6 +46,15 @@ fn it_serves_until_it_is_told_to_stop() {
     assert!(log.contains("paceline status --addr") && log.contains("every caller got an answer"), "{log}");
 }
 
+/// Elsewhere `Admin` is denied: no hint that cannot work.
+#[test]
+fn the_status_is_named_where_it_is_answered() {
+    let serving = Serving::start(&["--grpc", "0.0.0.0:0", "--http", "127.0.0.1:0"], &[]);
+    serving.signal("TERM");
+    let (_, log) = serving.ended();
+    assert!(log.contains("open http://127.0.0.1:") && !log.contains("paceline status"), "{log}");
+}
+
 #[test]
 fn variables_set_what_flags_do_not_and_logs_can_be_json() {
     let free = "127.0.0.1:0";

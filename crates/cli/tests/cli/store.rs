@@ -51,8 +51,21 @@ fn a_store_that_will_never_do_ends_it_with_two() {
 }
 
 #[test]
+fn a_port_of_something_else_is_told_in_one_line() {
+    let other = serving("memory");
+    for scheme in ["redis", "rediss"] {
+        let (code, out, errors) = run(&[&["serve"], &FREE[..], &["--store", &format!("{scheme}://{}", other.grpc)]].concat());
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{errors}");
+        assert!(errors.contains("is no Redis") && errors.contains("is that the right port?"), "{errors}");
+        assert_eq!(errors.trim_end().lines().filter(|line| line.contains("error: ")).count(), 1, "{errors}");
+        assert!(!errors.contains("Unexpected"), "{errors}");
+    }
+}
+
+#[test]
 fn a_store_that_is_away_is_waited_for_and_the_status_says_so() {
     let port = free_port();
+    let words = "replicas that nobody has seen yet may each take the whole limit: set expected_replicas";
     let one = serving(&format!("redis://127.0.0.1:{port}"));
     let away = |text: &str, told: &Value| {
         text.starts_with("DEGRADED: the store redis://127.0.0.1:") && told["store"]["degraded"] == true
@@ -72,7 +85,11 @@ fn a_store_that_is_away_is_waited_for_and_the_status_says_so() {
     assert!(told["replicas"].as_array().unwrap().iter().all(|one| one["answers"] == true), "{told}");
     one.signal("TERM");
     let (ended, log) = one.ended();
-    assert!(ended.success() && log.contains("the store does not answer yet; starting without it"), "{log}");
+    assert!(
+        ended.success() && log.contains("the store does not answer yet; starting without it") && log.contains(words),
+        "{log}"
+    );
+    assert!(!log.contains("the store is not available"), "{log}");
 }
 
 /// Two lines for two changes, however many connections and attempts there are between them.

@@ -1,7 +1,7 @@
 //! Where the state lives: in this process, or at an address that the store reads itself.
 
 use crate::model::{Config, StoreAddress};
-use crate::problem::{ConfigErrors, Problem, Problems};
+use crate::problem::{ConfigErrors, FLAGS, Problem, Problems, suggest};
 use crate::redact;
 use crate::tree::Node;
 
@@ -19,10 +19,23 @@ pub(crate) fn store(node: &Node, path: &str, problems: &mut Problems) -> Option<
         _ if text.is_empty() => format!("{} where a store is due", node.kind()),
         _ => format!("`{}` is not a store", redact::line(&text)),
     };
+    let meant = meant(&text).map_or_else(String::new, |meant| format!("did you mean {meant}? Else "));
     let help = "write `store: memory`: the state lives in this one process; or where Redis or Valkey is: redis://HOST:6379, \
                 rediss://, unix://, redis+cluster://A,B,C, redis+sentinel://A,B,C/NAME";
-    problems.add(Problem::at(node.pos, path, message).help(help));
+    problems.add(Problem::at(node.pos, path, message).help(meant + help));
     None
+}
+
+/// What an address most likely should have been: a scheme that is one of ours but for a letter or two, or none before a host and port.
+fn meant(text: &str) -> Option<String> {
+    match text.split_once("://") {
+        Some((scheme, _)) => suggest(&scheme.to_lowercase(), SCHEMES).map(|meant| format!("{meant}://")),
+        None => {
+            let (host, port) = text.rsplit_once(':')?;
+            let is_plain = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
+            (is_plain && port.parse::<u16>().is_ok()).then(|| format!("redis://{host}:{port}"))
+        }
+    }
 }
 
 impl Config {
@@ -42,7 +55,7 @@ impl Config {
         }
         let (file, text) = match self.store_at {
             Some(_) => (self.file.clone(), self.text.clone()),
-            None => ("flags and variables".to_owned(), "".into()),
+            None => (FLAGS.to_owned(), "".into()),
         };
         problems.into_result(self, &file, &text)
     }

@@ -1,5 +1,6 @@
 //! A replica that calls are sent on to: connected when the first one goes there, and not waited for when it does not answer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 use super::health::Health;
+use super::proof::FOR_ANOTHER;
+use super::told::{Cases, Reach};
 use super::wire::{Call, Wire, is_last_to_ask};
 
 /// Within this time a call that is sent on must have arrived, or it is decided where it came in.
@@ -23,6 +26,7 @@ pub(super) type Prove = Box<dyn Fn() -> Vec<u8> + Send + Sync>;
 
 /// The way to one replica.
 pub(crate) struct Link {
+    replica: u32,
     pub(super) address: Arc<str>,
     pub(super) prove: Prove,
     telemetry: Telemetry,
@@ -31,6 +35,16 @@ pub(crate) struct Link {
     // Held while a Session is opened: those who come meanwhile wait for the same one.
     wire: tokio::sync::Mutex<Option<Arc<Wire>>>,
     used_at: Mutex<Instant>,
+    told: Mutex<Told>,
+    /// Whether it is lost, so that whoever is answered need not look.
+    is_lost: AtomicBool,
+}
+
+/// What the log was told.
+#[derive(Default)]
+struct Told {
+    reach: Reach,
+    mistaken: Cases,
 }
 
 /// What became of a call that was sent on.
@@ -48,8 +62,9 @@ pub(crate) struct NotThere {
 }
 
 impl Link {
-    pub(super) fn new(address: Arc<str>, prove: Prove, telemetry: Telemetry, arrives_within: Duration) -> Self {
+    pub(super) fn new(replica: u32, address: Arc<str>, prove: Prove, telemetry: Telemetry, arrives_within: Duration) -> Self {
         Self {
+            replica,
             address,
             prove,
             telemetry,
@@ -57,6 +72,8 @@ impl Link {
             health: Mutex::new(Health::default()),
             wire: tokio::sync::Mutex::new(None),
             used_at: Mutex::new(Instant::now()),
+            told: Mutex::default(),
+            is_lost: AtomicBool::new(false),
         }
     }
 
@@ -164,10 +181,11 @@ impl Link {
         match Wire::open(&self.address, &(self.prove)()).await {
             Ok(open) => {
                 *wire = Some(open.clone());
+                self.reached();
                 Some(open)
             }
             Err(error) => {
-                tracing::warn!(address = &*self.address, %error, "a replica cannot be reached; its calls are decided here");
+                self.not_opened(&error);
                 self.health().failed(Instant::now(), &mut rand::rng());
                 None
             }
@@ -176,6 +194,7 @@ impl Link {
 
     fn answered(&self, is_degraded: bool) {
         self.health().answered(is_degraded, Instant::now());
+        self.reached();
         self.telemetry.forwarded(Forwarded::Answered);
     }
 
@@ -194,6 +213,7 @@ impl Link {
     fn unanswered(&self, call: Option<Call>) -> NotThere {
         self.health().failed(Instant::now(), &mut rand::rng());
         self.telemetry.forwarded(Forwarded::Unanswered);
+        self.lost(&format!("no answer within {} ms", self.arrives_within.as_millis()));
         NotThere { _call: call.map(Call::leave_slots) }
     }
 
@@ -201,6 +221,51 @@ impl Link {
         self.health().failed(Instant::now(), &mut rand::rng());
         self.telemetry.forwarded(Forwarded::Broken);
         NotThere::default()
+    }
+
+    /// Another one may answer at the address: that is said in other words, once it is sure that it is not just a new process.
+    fn not_opened(&self, error: &Status) {
+        if error.code() != tonic::Code::PermissionDenied || !error.message().contains(FOR_ANOTHER) {
+            return self.lost(error.message());
+        }
+        if self.told().mistaken.lasting(Instant::now()) {
+            tracing::warn!(
+                address = &*self.address,
+                "the address that replica {} advertises is answered by another replica: check --advertise of both; its calls are \
+                 decided here",
+                self.replica
+            );
+        }
+    }
+
+    fn lost(&self, why: &str) {
+        self.is_lost.store(true, Ordering::Relaxed);
+        if self.told().reach.lost(Instant::now()) {
+            tracing::warn!(
+                replica = self.replica,
+                address = &*self.address,
+                why,
+                "a replica cannot be reached at the address it advertises; its calls are decided here"
+            );
+        }
+    }
+
+    fn reached(&self) {
+        if !self.is_lost.load(Ordering::Relaxed) || !self.is_lost.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(after) = self.told().reach.found(Instant::now()) {
+            tracing::info!(
+                replica = self.replica,
+                address = &*self.address,
+                after = format!("{:.1} s", after.as_secs_f64()),
+                "a replica is reached again"
+            );
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn health(&self) -> MutexGuard<'_, Health> {

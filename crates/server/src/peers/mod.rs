@@ -7,6 +7,7 @@ mod health;
 mod link;
 mod look;
 mod proof;
+mod told;
 mod wire;
 
 use std::collections::HashMap;
@@ -17,12 +18,14 @@ use paceline_coordinator::api::Target;
 use paceline_coordinator::{Coordinator, Lead};
 use paceline_store::Store;
 use paceline_telemetry::Telemetry;
+use tokio::time::Instant;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
 pub use self::link::ARRIVES_WITHIN;
 pub(crate) use self::link::{Link, NotThere, Sent};
 use self::proof::{METADATA, Refused};
+use self::told::Cases;
 
 /// A replica to which nothing was sent for this long is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
@@ -33,6 +36,8 @@ pub(crate) struct Peers<S> {
     telemetry: Telemetry,
     arrives_within: Duration,
     links: Mutex<HashMap<u32, Arc<Link>>>,
+    /// Those who looked for another replica here, and those who are none.
+    astray: Mutex<(Cases, Cases)>,
 }
 
 /// Where a call goes.
@@ -47,7 +52,7 @@ pub(crate) enum Way {
 
 impl<S: Store> Peers<S> {
     pub(crate) fn new(coordinator: Coordinator<S>, telemetry: Telemetry, arrives_within: Duration) -> Self {
-        Self { coordinator, telemetry, arrives_within, links: Mutex::new(HashMap::new()) }
+        Self { coordinator, telemetry, arrives_within, links: Mutex::new(HashMap::new()), astray: Mutex::default() }
     }
 
     /// The way of a call whose scope has this lead.
@@ -72,7 +77,7 @@ impl<S: Store> Peers<S> {
     pub(crate) async fn peer(&self, metadata: &MetadataMap) -> Result<Option<u32>, Status> {
         let Some(proof) = metadata.get_bin(METADATA) else { return Ok(None) };
         let denied = |refused: Refused| {
-            tracing::warn!(why = refused.as_str(), "somebody who is no replica of this fleet opened a Session as one");
+            self.tell(refused);
             Err(Status::permission_denied(format!("{METADATA}: {}", refused.as_str())))
         };
         let Ok(proof) = proof.to_bytes() else { return denied(Refused::Forged) };
@@ -89,6 +94,27 @@ impl<S: Store> Peers<S> {
         }
     }
 
+    /// Tells of those who cannot prove what they say they are: once, however often they try.
+    fn tell(&self, refused: Refused) {
+        let mut astray = self.astray.lock().unwrap_or_else(PoisonError::into_inner);
+        match refused {
+            Refused::ForAnother { from, to } => {
+                if astray.0.lasting(Instant::now()) {
+                    tracing::warn!(
+                        from,
+                        "the address that replica {to} advertises is answered by this one, replica {}: check --advertise of both",
+                        self.coordinator.replica()
+                    );
+                }
+            }
+            _ => {
+                if astray.1.plain(Instant::now()) {
+                    tracing::warn!(why = refused.as_str(), "somebody who is no replica of this fleet opened a Session as one");
+                }
+            }
+        }
+    }
+
     fn check(&self, proof: &[u8]) -> Result<u32, Refused> {
         proof::check(self.coordinator.keyring(), self.coordinator.replica(), self.coordinator.now(), proof)
     }
@@ -102,7 +128,7 @@ impl<S: Store> Peers<S> {
         links.retain(|_, link| link.used_at().elapsed() < FORGOTTEN_AFTER);
         let coordinator = self.coordinator.clone();
         let prove = move || proof::prove(coordinator.keyring(), coordinator.replica(), replica, coordinator.now());
-        let link = Arc::new(Link::new(address, Box::new(prove), self.telemetry.clone(), self.arrives_within));
+        let link = Arc::new(Link::new(replica, address, Box::new(prove), self.telemetry.clone(), self.arrives_within));
         links.insert(replica, link.clone());
         link
     }

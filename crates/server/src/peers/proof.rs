@@ -10,6 +10,9 @@ const GOOD_FOR: Span = Span::from_secs(60);
 /// Two replicas, of four bytes each, and the time, of eight.
 const BODY_BYTES: usize = 16;
 
+/// What whoever looks for another replica is told; it knows itself by that what is wrong.
+pub(crate) const FOR_ANOTHER: &str = "the proof is for another replica than the one that is reached here";
+
 /// Why somebody is not taken for a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
@@ -18,7 +21,12 @@ pub(crate) enum Refused {
     /// Made with a key that is not known here, or not yet.
     UnknownKey,
     /// Meant for another replica: one that was here before, or that shares the address.
-    ForAnother,
+    ForAnother {
+        /// Whose proof it is.
+        from: u32,
+        /// Whom it is meant for.
+        to: u32,
+    },
     /// Too old, or of the future.
     Stale,
 }
@@ -29,7 +37,7 @@ impl Refused {
         match self {
             Self::Forged => "the proof was not made by a replica of this fleet",
             Self::UnknownKey => "the proof was made with a key that this replica does not know",
-            Self::ForAnother => "the proof is for another replica than the one that is reached here",
+            Self::ForAnother { .. } => FOR_ANOTHER,
             Self::Stale => "the proof is too old",
         }
     }
@@ -56,7 +64,7 @@ pub(crate) fn check(keyring: &Keyring, own: u32, now: FleetTime, proof: &[u8]) -
     let (from, to) = (u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h]));
     let made_at = FleetTime::from_micros(i64::from_be_bytes(time));
     if to != own {
-        return Err(Refused::ForAnother);
+        return Err(Refused::ForAnother { from, to });
     }
     let is_fresh = now.since(made_at) <= GOOD_FOR && made_at.since(now) <= GOOD_FOR;
     if is_fresh { Ok(from) } else { Err(Refused::Stale) }
@@ -79,7 +87,7 @@ mod tests {
         let proof = prove(&ring, 7, 9, now);
         assert_eq!(check(&ring, 9, now, &proof), Ok(7));
         assert_eq!(check(&ring, 9, now + Span::from_secs(59), &proof), Ok(7));
-        assert_eq!(check(&ring, 8, now, &proof), Err(Refused::ForAnother));
+        assert_eq!(check(&ring, 8, now, &proof), Err(Refused::ForAnother { from: 7, to: 9 }));
         assert_eq!(check(&ring, 9, now + Span::from_secs(61), &proof), Err(Refused::Stale));
         assert_eq!(check(&ring, 9, now - Span::from_secs(61), &proof), Err(Refused::Stale));
         assert_eq!(check(&keyring(2), 9, now, &proof), Err(Refused::UnknownKey));

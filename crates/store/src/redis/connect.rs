@@ -76,12 +76,12 @@ pub(super) struct ConnectError {
 
 impl ConnectError {
     pub(super) fn new(failure: Failure, detail: impl Into<String>) -> Self {
-        Self { failure, detail: detail.into(), is_mistake: false }
+        Self { failure, detail: one_line(detail.into()), is_mistake: false }
     }
 
     /// One that does not go by waiting.
     pub(super) fn mistake(failure: Failure, detail: impl Into<String>) -> Self {
-        Self { failure, detail: detail.into(), is_mistake: true }
+        Self { failure, detail: one_line(detail.into()), is_mistake: true }
     }
 
     /// What to tell of two: what somebody can put right.
@@ -92,6 +92,14 @@ impl ConnectError {
     fn io(endpoint: &Endpoint, error: &io::Error) -> Self {
         Self::new(Failure::Connection, format!("cannot connect to {endpoint}: {error}"))
     }
+}
+
+/// A text of which parts come from whoever listens there: it stands in a line of the log.
+fn one_line(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    text.split(|c: char| c.is_control() || c == ' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Opens a connection; `on_end` is called when it ends by itself.
@@ -290,5 +298,17 @@ pub(super) fn password(password: &Password) -> Result<Option<String>, ConnectErr
             }
             Ok(Some(first.to_owned()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stranger_says_stays_in_its_line() {
+        let error = ConnectError::new(Failure::Connection, "Parse error at 1\nUnexpected `0`\r\n");
+        assert_eq!(error.detail, "Parse error at 1 Unexpected `0`");
+        assert_eq!(ConnectError::mistake(Failure::Other, "two  spaces").detail, "two  spaces");
     }
 }

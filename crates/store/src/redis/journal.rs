@@ -26,6 +26,8 @@ struct Tale {
     /// How many connections to it there are to be, and how many are missing.
     of: usize,
     missing: usize,
+    /// Whether one of them was ever there: those that have not failed yet are not counted as there before.
+    was_there: bool,
     /// While some are missing.
     trouble: Option<Trouble>,
 }
@@ -101,14 +103,15 @@ impl Journal {
 
     fn with(&self, server: &Arc<str>, then: impl FnOnce(&mut Tale) -> Option<Line>) -> Option<Line> {
         let mut tales = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        then(tales.entry(server.clone()).or_insert(Tale { of: 0, missing: 0, trouble: None }))
+        then(tales.entry(server.clone()).or_insert(Tale { of: 0, missing: 0, was_there: false, trouble: None }))
     }
 }
 
 impl Tale {
     fn lost(&mut self, was_missing: bool, failure: Failure, now: Instant) -> Option<Line> {
         self.missing += usize::from(!was_missing);
-        let (missing, of) = (self.missing, self.of);
+        let of = self.of;
+        let missing = if self.was_there { self.missing } else { of };
         let Some(trouble) = &mut self.trouble else {
             self.trouble = Some(Trouble { since: now, failure, told_at: now, told: 1 });
             return Some(Line::Lost { missing, of });
@@ -129,6 +132,7 @@ impl Tale {
 
     fn found(&mut self, was_missing: bool, now: Instant) -> Option<Line> {
         self.missing = self.missing.saturating_sub(usize::from(was_missing));
+        self.was_there = true;
         if self.missing > 0 {
             return None;
         }
@@ -150,7 +154,7 @@ mod tests {
     fn one_line_for_a_server_however_many_connections_fail() {
         let start = Instant::now();
         let at = |millis: u64| start + Duration::from_millis(millis);
-        let mut tale = Tale { of: 3, missing: 0, trouble: None };
+        let mut tale = Tale { of: 3, missing: 0, was_there: true, trouble: None };
         assert_eq!(tale.lost(false, Failure::Connection, at(0)), Some(Line::Lost { missing: 1, of: 3 }));
         assert_eq!(tale.lost(false, Failure::Connection, at(1)), None);
         assert_eq!(tale.lost(false, Failure::Connection, at(2)), None);
@@ -165,10 +169,19 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_was_never_there_has_no_connection() {
+        let start = Instant::now();
+        let mut tale = Tale { of: 2, missing: 0, was_there: false, trouble: None };
+        assert_eq!(tale.lost(false, Failure::Connection, start), Some(Line::Lost { missing: 2, of: 2 }));
+        assert_eq!(tale.found(true, start), Some(Line::Found { of: 2, after: Duration::ZERO }));
+        assert_eq!(tale.lost(false, Failure::Connection, start), Some(Line::Lost { missing: 1, of: 2 }));
+    }
+
+    #[test]
     fn another_reason_is_news_but_not_every_time() {
         let start = Instant::now();
         let at = |millis: u64| start + Duration::from_millis(millis);
-        let mut tale = Tale { of: 1, missing: 0, trouble: None };
+        let mut tale = Tale { of: 1, missing: 0, was_there: true, trouble: None };
         tale.lost(false, Failure::Connection, at(0));
         assert_eq!(tale.lost(true, Failure::Loading, at(500)), None);
         assert_eq!(tale.lost(true, Failure::Loading, at(1_500)), Some(Line::Lost { missing: 1, of: 1 }));

@@ -40,6 +40,8 @@ use crate::register::{Commit, Expect, RecordWrite, Version};
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What a stranger gets to answer a word of the protocol.
 const STRANGER: Duration = Duration::from_millis(300);
+/// The first byte of an alert (RFC 8446, section 5.1): what a server with TLS says to plain text.
+const TLS_ALERT: u8 = 21;
 /// The time does not matter to what is tried.
 const BEGINNING: FleetTime = FleetTime::ZERO;
 /// Values looked for: a server of a cluster that has some of the slots sends us elsewhere for one of them.
@@ -222,6 +224,10 @@ impl<'u> Looker<'u> {
             (Some(word), _) if word.is_ascii_alphabetic() => {
                 let word: String = first.iter().map(|byte| char::from(*byte)).take_while(char::is_ascii_graphic).collect();
                 mistake(format!("is no Redis: to PING it says `{word}`; is that the right port?"))
+            }
+            // Neither an answer of Redis nor an alert of TLS: HTTP/2, for one, begins with a zero.
+            (Some(byte), _) if !matches!(*byte, b'$' | b':' | b'*' | TLS_ALERT) => {
+                mistake("is no Redis: to PING it answers in another protocol; is that the right port?".to_owned())
             }
             (_, false) if timeout(STRANGER, speaks_tls(host, *port)).await.unwrap_or(false) => {
                 mistake("answers with TLS only: write rediss for redis in the address".to_owned())
