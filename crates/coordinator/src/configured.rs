@@ -27,9 +27,11 @@ impl Configured {
     }
 
     /// The same, read at this instant of fleet time; `is_reload`: it takes the place of another one. In a fleet the later one
-    /// says what the limits are.
+    /// says what the limits are; what comes from no file is later than none.
     pub fn loaded_at(mut self, at: FleetTime, is_reload: bool) -> Self {
-        self.loaded = Some(Loaded { hash: ConfigHash(self.config.fingerprint()), at, is_reload });
+        let hash = ConfigHash(self.config.fingerprint());
+        let is_written = !self.config.file().is_empty();
+        self.loaded = Some(if is_written { Loaded { hash, at, is_reload } } else { Loaded::nothing(hash) });
         self
     }
 

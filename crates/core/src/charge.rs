@@ -23,7 +23,7 @@ pub fn cost_in(value: &ScopeValue, ask: &Ask, bucket: &BucketState) -> (Milli, b
         },
         (None, "requests" | CONCURRENCY) => one,
         // What it puts into a stock is counted there, and not when it is handed over.
-        (None, _) if puts_into_stock(ask) => (Milli::ZERO, false),
+        (None, _) if puts_into_stock(value, ask) => (Milli::ZERO, false),
         (None, _) => (guess(value, ask, bucket), true),
     }
 }
@@ -74,6 +74,6 @@ fn bounded(units: u64, bucket: &BucketState) -> Milli {
     Milli::from_units(units).min(half).max(one)
 }
 
-fn puts_into_stock(ask: &Ask) -> bool {
-    ask.plan.buckets.iter().any(|plan| is_stock(plan) && ask.cost.of(&plan.meter).is_some_and(|units| units > 0))
+fn puts_into_stock(value: &ScopeValue, ask: &Ask) -> bool {
+    value.buckets_of(&ask.plan).any(|plan| is_stock(plan) && ask.cost.of(&plan.meter).is_some_and(|units| units > 0))
 }

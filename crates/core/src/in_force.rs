@@ -18,11 +18,19 @@ pub struct ConfigHash(pub u128);
 pub struct Loaded {
     /// Which one.
     pub hash: ConfigHash,
-    /// When it was read.
+    /// When it was read; [`FleetTime::ZERO`]: there is no file, see [`Loaded::nothing`].
     pub at: FleetTime,
     /// Whether it took the place of another one in a replica that runs: somebody has just changed it. A replica that starts may
     /// have a file of yesterday.
     pub is_reload: bool,
+}
+
+impl Loaded {
+    /// What holds in a replica that was started without a file. Nobody wrote it, so it never takes the place of one that somebody
+    /// wrote, and any file that is read takes its place.
+    pub const fn nothing(hash: ConfigHash) -> Self {
+        Self { hash, at: FleetTime::ZERO, is_reload: false }
+    }
 }
 
 /// The configuration that the limits of a value come from.
@@ -88,6 +96,8 @@ mod tests {
         Loaded { is_reload: true, ..started(hash, secs) }
     }
 
+    const NO_FILE: Loaded = Loaded::nothing(ConfigHash(9));
+
     fn in_force(hash: u128, secs: i64, before: u128) -> InForce {
         InForce { hash: ConfigHash(hash), since: at(secs), before: ConfigHash(before) }
     }
@@ -111,6 +121,13 @@ mod tests {
         ] {
             assert_eq!(meet(value, &mine, now), expected, "{what}");
         }
+        for (what, now) in [("at once", at(100)), ("long after any rollout", at(50) + LONGEST_ROLLOUT + LONGEST_ROLLOUT)] {
+            assert_eq!(meet(old, &NO_FILE, now), Meeting::Follows, "no file takes the place of one: {what}");
+        }
+        let nobodys = InForce { hash: NO_FILE.hash, since: FleetTime::ZERO, before: ConfigHash(0) };
+        assert_eq!(meet(None, &NO_FILE, now), Meeting::Takes(nobodys), "where nobody has one");
+        let taken = Meeting::Takes(in_force(1, 5, NO_FILE.hash.0));
+        assert_eq!(meet(Some(nobodys), &started(1, 5), now), taken, "until somebody has one");
         let rolled_back = meet(new, &started(1, 90), at(50) + LONGEST_ROLLOUT);
         assert_eq!(rolled_back, Meeting::Takes(in_force(1, 90, 2)), "all were taken back to it by starting again");
     }

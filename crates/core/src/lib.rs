@@ -25,6 +25,7 @@ pub mod fair;
 pub mod fallback_share;
 pub mod floor;
 pub mod holds;
+mod followed;
 pub mod in_force;
 pub mod jitter;
 mod lanes;

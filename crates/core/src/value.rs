@@ -55,8 +55,8 @@ pub struct ScopeValue {
     pub leader: Option<Leader>,
     /// Whose configuration its limits come from.
     pub in_force: Option<InForce>,
-    /// Whether buckets that are there keep their limits, because the configuration in force is not the one read here. Says
-    /// something of this replica, and is not stored.
+    /// Whether buckets that are there keep their limits and are charged also where the plan lacks them, because the configuration
+    /// in force is not the one read here. Says something of this replica, and is not stored.
     pub keeps_limits: bool,
 }
 
@@ -122,18 +122,18 @@ impl GroupState {
 /// Where a plan's group and buckets lie in a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// The plan as bound (its group may have become `other`).
+    /// The plan as bound (its group may have become `other`, limits in force that it lacks were added).
     pub plan: Arc<GroupPlan>,
     /// Position of the group.
     pub group: usize,
-    /// Positions of the plan's buckets, in the plan's order.
+    /// Positions of the plan's buckets, in the plan's order, those included that it lacks of the configuration in force.
     pub buckets: Vec<usize>,
 }
 
 impl ScopeValue {
     /// Finds the plan's group and buckets, creates what is missing and adopts a changed configuration.
     pub fn bind(&mut self, plan: &Arc<GroupPlan>, now: FleetTime) -> Binding {
-        let plan = self.admit(plan);
+        let plan = self.completed(self.admit(plan));
         let group = match self.groups.iter().position(|group| group.key == plan.key) {
             Some(index) => index,
             None => {
@@ -215,9 +215,11 @@ impl ScopeValue {
 
     /// Remembers what a call of this kind used, in the meters that anybody will ask for.
     pub fn note_usage(&mut self, kind: &CallKind, plan: &GroupPlan, form: Form, usage: &Amounts, now: FleetTime) {
-        let rated = plan.buckets.iter().filter(|bucket| bucket.refill != Some(Refill::Held)).map(|bucket| &*bucket.meter);
+        let followed: Vec<BucketPlan> = self.followed(plan).map(|(_, bucket)| bucket.clone()).collect();
+        let buckets = || plan.buckets.iter().chain(&followed);
+        let rated = buckets().filter(|bucket| bucket.refill != Some(Refill::Held)).map(|bucket| &*bucket.meter);
         // A call that states only one of them is charged the other as learned.
-        let parts = plan.buckets.iter().any(|bucket| &*bucket.meter == "tokens");
+        let parts = buckets().any(|bucket| &*bucket.meter == "tokens");
         let parts = ["input_tokens", "output_tokens"].into_iter().filter(|_| parts);
         self.usage.note_usage(kind, &plan.key, form, usage, rated.chain(parts), now);
     }

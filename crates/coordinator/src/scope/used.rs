@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use paceline_core::charge::{is_stock, used_in};
 use paceline_core::lease::Lease;
-use paceline_core::plan::CONCURRENCY;
-use paceline_core::plan::GroupPlan;
+use paceline_core::plan::{BucketPlan, CONCURRENCY, GroupPlan};
 use paceline_core::report::Outcome;
 use paceline_core::signal::AnswerKind;
 use paceline_core::units::{FleetTime, Span};
@@ -20,7 +19,8 @@ impl Scope {
     /// How long a lease of this call lives without a report: as it asks, else as long as a stock is held, else as learned of its
     /// model, else a minute.
     pub(super) fn ttl_of(&self, request: &AcquireRequest, plan: &GroupPlan) -> Span {
-        let into_stock = plan.buckets.iter().any(|bucket| is_stock(bucket) && request.cost.of(&bucket.meter).is_some());
+        let is_put_in = |bucket: &BucketPlan| is_stock(bucket) && request.cost.of(&bucket.meter).is_some();
+        let into_stock = self.value.buckets_of(plan).any(is_put_in);
         let default = match into_stock {
             true => LONGEST_TTL,
             false => self.value.usage.lease_ttl(&request.target.model).unwrap_or(DEFAULT_TTL),

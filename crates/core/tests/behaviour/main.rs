@@ -17,6 +17,7 @@ mod lanes;
 mod laws;
 mod laws_alone;
 mod laws_answers;
+mod laws_followed;
 mod laws_lanes;
 mod laws_merge;
 mod laws_waiting;
