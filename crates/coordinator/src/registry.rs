@@ -172,8 +172,16 @@ fn tell_divergence(told: Vec<Diverges>, me: &Announcement, now: FleetTime) {
                 replicas = replicas.join(","),
                 read = since.map(|since| format!("{} ago", now.since(since).at_least_zero())),
                 ours = me.config_hash,
-                "replicas have read another configuration than this one; limits are those of the one that was read last, the rest is \
-                 decided by each as it has read it: give all the same"
+                "replicas have read another configuration than this one; the limits of an account are those of the later one from the \
+                 moment a replica that has it decides about the account, the rest is as the replica that decides has read it: give all \
+                 the same"
+            ),
+            Diverges::NoFileHere { hash, replicas } => tracing::error!(
+                hash,
+                replicas = replicas.join(","),
+                "this replica has no configuration file, while {} others have one: limits that they have not used yet are unknown \
+                 here; start it with --config and their file",
+                replicas.len()
             ),
             Diverges::NoMore => tracing::info!(hash = me.config_hash, "all replicas have read the same configuration"),
         }
@@ -181,8 +189,8 @@ fn tell_divergence(told: Vec<Diverges>, me: &Announcement, now: FleetTime) {
 }
 
 impl<S: Store> Coordinator<S> {
-    /// Announces this replica to the others, with the configuration that it has read and when that was, and looks who else is there;
-    /// call it every two seconds or so.
+    /// Announces this replica to the others, with the configuration that it has read and when that was (zero: it has no
+    /// file), and looks who else is there; call it every two seconds or so.
     ///
     /// # Errors
     /// The store is away: what was known of the fleet stays.

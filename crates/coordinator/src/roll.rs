@@ -35,13 +35,33 @@ pub(crate) enum Diverges {
     From {
         /// Theirs.
         hash: String,
-        /// When the first of them had read it; `None`: not known.
+        /// When the first of them had read it; `None`: they have no file, or it is not known.
         since: Option<FleetTime>,
+        /// Addresses, or numbers of those that have none.
+        replicas: Vec<String>,
+    },
+    /// This replica has no file, and these have one: what it lacks for calls that it decides about, nobody sees in a file.
+    NoFileHere {
+        /// The hash of theirs.
+        hash: String,
         /// Addresses, or numbers of those that have none.
         replicas: Vec<String>,
     },
     /// All have the same one again.
     NoMore,
+}
+
+impl Diverges {
+    /// Of these replicas, which have read another one than `me`.
+    fn of(me: &Announcement, hash: &str, others: &[&Announcement]) -> Self {
+        // Who has no file announces that it was read at no time.
+        let since = others.iter().map(|one| one.config_read).filter(|read| *read > FleetTime::ZERO).min();
+        let (hash, replicas) = (hash.to_owned(), others.iter().map(|one| name(one)).collect());
+        match since {
+            Some(_) if me.config_read == FleetTime::ZERO => Self::NoFileHere { hash, replicas },
+            _ => Self::From { hash, since, replicas },
+        }
+    }
 }
 
 impl Divergence {
@@ -58,14 +78,10 @@ impl Divergence {
         let new: Vec<Diverges> = others
             .iter()
             .filter(|(hash, _)| !self.told.iter().any(|told| told == *hash))
-            .map(|(hash, of)| Diverges::From {
-                hash: (*hash).to_owned(),
-                since: of.iter().map(|one| one.config_read).filter(|read| *read > FleetTime::ZERO).min(),
-                replicas: of.iter().map(|one| name(one)).collect(),
-            })
+            .map(|(hash, of)| Diverges::of(me, hash, of))
             .collect();
         self.told.extend(new.iter().filter_map(|one| match one {
-            Diverges::From { hash, .. } => Some(hash.clone()),
+            Diverges::From { hash, .. } | Diverges::NoFileHere { hash, .. } => Some(hash.clone()),
             Diverges::NoMore => None,
         }));
         if had_some && self.told.is_empty() { vec![Diverges::NoMore] } else { new }
@@ -131,5 +147,10 @@ mod tests {
         assert_eq!(look(&[of(2, "ours", 7), of(3, "ours", 9)]), [Diverges::NoMore]);
         assert_eq!(look(&[of(2, "ours", 7)]), []);
         assert_eq!(look(&[of(2, "theirs", 7)]).len(), 1, "again is news again");
+        let has_none = Announcement { config_read: FleetTime::ZERO, ..me.announced.clone() };
+        let mut divergence = Divergence::default();
+        let told = divergence.look(&has_none, &[of(2, "theirs", 7)]);
+        assert_eq!(told, [Diverges::NoFileHere { hash: "theirs".into(), replicas: vec!["r2:1".into()] }]);
+        assert_eq!(divergence.look(&has_none, &[of(2, "theirs", 7)]), [], "once");
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use paceline_config::{Config, ConfigErrors, Overrides};
+use paceline_coordinator::settings::Settings;
 use paceline_coordinator::{Configured, Coordinator};
 use paceline_core::units::{FleetTime, Span};
 use paceline_store::Store;
@@ -27,15 +28,13 @@ pub(crate) struct InForce {
     configured: Arc<Configured>,
     hash: String,
     since: Instant,
-    /// In fleet time.
-    at: FleetTime,
 }
 
 impl InForce {
     /// `at`: fleet time; `is_reload`: it takes the place of another one.
     pub(crate) fn new(config: Config, at: FleetTime, is_reload: bool) -> Self {
         let hash = config.hash();
-        Self { hash, configured: Arc::new(Configured::new(config).loaded_at(at, is_reload)), since: Instant::now(), at }
+        Self { hash, configured: Arc::new(Configured::new(config).loaded_at(at, is_reload)), since: Instant::now() }
     }
 
     /// The same as read at another instant, when the service starts.
@@ -55,9 +54,9 @@ impl InForce {
         &self.hash
     }
 
-    /// When it was read, in fleet time.
+    /// When it was read, in fleet time; zero: it comes from no file.
     pub(crate) fn at(&self) -> FleetTime {
-        self.at
+        self.configured.loaded().map_or(FleetTime::ZERO, |loaded| loaded.at)
     }
 
     pub(crate) fn age(&self) -> Duration {
@@ -155,7 +154,7 @@ impl<S: Store> Reloader<S> {
         }
         let next = {
             // Also where fleet time stands still the later one is the later one.
-            let at = self.0.coordinator.now().max(before.at + Span::from_micros(1));
+            let at = self.0.coordinator.now().max(before.at() + Span::from_micros(1));
             InForce::new(config, at, true)
         };
         if next.hash == before.hash {

@@ -96,8 +96,8 @@ pub(crate) async fn heartbeat<S: Store>(coordinator: Coordinator<S>, in_force: A
                 lasts = %config.lasts,
                 replicas = config.replicas.join(","),
                 ours = in_force.load().hash(),
-                "config_stale: limits here come from a configuration that was read later than this replica's; they hold until it has \
-                 read the same, or its own is read anew (SIGHUP)"
+                "config_stale: limits here come from another configuration than this replica's, one that was read later or that has a \
+                 file where this replica has none; they hold until it has read the same, or a changed one"
             ),
             None if follows.is_some() => {
                 tracing::info!(hash = in_force.load().hash(), "the limits are those of the configuration read here");

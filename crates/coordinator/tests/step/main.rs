@@ -7,6 +7,7 @@ mod support;
 mod bounds;
 mod budgets;
 mod changes;
+mod files;
 mod idempotency;
 mod laws;
 
