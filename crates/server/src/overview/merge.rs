@@ -1,7 +1,7 @@
 //! What several replicas know of one scope, put together. Pure.
 //!
-//! Levels, limits and floors are those of the leader, who has decided last. A call waits at one replica only, so waiting calls are
-//! added up; so is what each replica counts by itself.
+//! Levels, limits and floors are those of the leader, who has decided last. Waiting calls are added up, and so is what each
+//! replica counts by itself: a call that has just moved counts at both until the one before lets it go.
 
 use std::collections::BTreeMap;
 
