@@ -144,7 +144,7 @@ impl Server {
         let is_open = grpc_addr.ip().to_canonical().is_loopback();
         let admin = AdminService::new(coordinator.clone(), overview.clone(), in_force.clone(), is_open);
         let routes = routes(desk, admin, &health)?;
-        let life = Arc::new(Life::new());
+        let life = Arc::new(Life::new()); // last: its first beat is now
         Ok(Self {
             grpc,
             http,

@@ -28,17 +28,16 @@ const HEARTBEAT_EVERY: Duration = Duration::from_secs(2);
 pub(crate) async fn beat(life: Arc<Life>) {
     let mut beats = interval(BEAT);
     beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut beaten_at = Instant::now();
     loop {
         beats.tick().await;
-        if let Some(stood_still) = stood_still(beaten_at.elapsed()) {
+        let (ago, _) = life.heartbeat();
+        if let Some(stood_still) = stood_still(ago) {
             tracing::warn!(
                 "this process did not run for {:.1} s: it was suspended, or the machine was, or had no time for it; callers have gone on \
                  at other replicas, and those that waited here are looked after now",
                 stood_still.as_secs_f64()
             );
         }
-        beaten_at = Instant::now();
         life.beat();
     }
 }
