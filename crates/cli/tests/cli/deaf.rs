@@ -58,7 +58,7 @@ impl Deaf {
         tokio::spawn(async move {
             for id in 0..most {
                 let call = Some(Call::Acquire(ask(&format!("{name} {id}"), "m")));
-                if says.send(SessionRequest { correlation_id: id, call, forwarded: None }).await.is_err() {
+                if says.send(SessionRequest { correlation_id: id, call, ..SessionRequest::default() }).await.is_err() {
                     return;
                 }
                 counts.fetch_add(1, Ordering::Relaxed);

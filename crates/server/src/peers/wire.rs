@@ -100,7 +100,7 @@ impl Wire {
         self.calls.lock().as_mut()?.insert(id, Waiter::Listening(hear));
         let call = Call { wire: self.clone(), id, hears, is_over: false, leaves_slots: false };
         let forwarded = Some(v1::Forwarded { identity: identity.to_owned() });
-        let request = v1::SessionRequest { correlation_id: id, call: Some(said), forwarded };
+        let request = v1::SessionRequest { correlation_id: id, call: Some(said), forwarded, ..v1::SessionRequest::default() };
         self.says.send(request).await.ok()?;
         Some(call)
     }
@@ -145,7 +145,15 @@ impl Drop for Call {
             }
         }
         let cancel = Some(Said::Cancel(v1::Cancel {}));
-        say_later(&self.wire.says, v1::SessionRequest { correlation_id: self.id, call: cancel, forwarded: forwarded() });
+        say_later(
+            &self.wire.says,
+            v1::SessionRequest {
+                correlation_id: self.id,
+                call: cancel,
+                forwarded: forwarded(),
+                ..v1::SessionRequest::default()
+            },
+        );
     }
 }
 
@@ -182,7 +190,7 @@ async fn listen(
     says: mpsc::WeakSender<v1::SessionRequest>,
     _client: RateLimiterClient<Channel>,
 ) {
-    while let Ok(Some(v1::SessionResponse { correlation_id, answer: Some(answer) })) = hears.message().await {
+    while let Ok(Some(v1::SessionResponse { correlation_id, answer: Some(answer), .. })) = hears.message().await {
         if !calls.hand_over(correlation_id, &answer)
             && let Some(says) = says.upgrade()
         {
@@ -218,7 +226,7 @@ fn give_back(says: &mpsc::Sender<v1::SessionRequest>, answer: &Answer) {
         // Nobody waits for its answer, so its number needs to be nobody's only.
         let correlation_id = u64::MAX - u64::from(rand::random::<u32>());
         let call = Some(Said::Release(v1::ReleaseRequest { what }));
-        say_later(says, v1::SessionRequest { correlation_id, call, forwarded: forwarded() });
+        say_later(says, v1::SessionRequest { correlation_id, call, forwarded: forwarded(), ..v1::SessionRequest::default() });
     }
 }
 

@@ -288,7 +288,10 @@ struct Replica {
 impl Replica {
     async fn say(&mut self, identity: Option<&str>, call: Call) -> Answer {
         let forwarded = identity.map(|identity| Forwarded { identity: identity.into() });
-        self.says.send(SessionRequest { correlation_id: 1, call: Some(call), forwarded }).await.unwrap();
+        self.says
+            .send(SessionRequest { correlation_id: 1, call: Some(call), forwarded, ..SessionRequest::default() })
+            .await
+            .unwrap();
         tokio::time::timeout(Duration::from_secs(10), self.heard.recv()).await.expect("an answer").expect("an open stream")
     }
 }

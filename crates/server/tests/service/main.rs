@@ -5,6 +5,7 @@
 mod admin;
 mod bad_input;
 mod batches;
+mod bundles;
 mod calls;
 mod fleet;
 mod learned;

@@ -136,7 +136,7 @@ async fn a_thousand_calls_of_a_stream_are_sent_on_in_their_order() {
     let asking = tokio::spawn(async move {
         for id in 1..=CALLS {
             let patient = AcquireRequest { max_wait: Some(secs(600)), ..ask(&format!("call{id}"), "line") };
-            says.send(SessionRequest { correlation_id: id, call: Some(Call::Acquire(patient)), forwarded: None })
+            says.send(SessionRequest { correlation_id: id, call: Some(Call::Acquire(patient)), ..SessionRequest::default() })
                 .await
                 .unwrap();
         }

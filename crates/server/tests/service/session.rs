@@ -55,7 +55,7 @@ async fn a_thousand_calls_on_one_stream_are_answered_in_their_order() {
         for id in 1..=CALLS {
             let patient = AcquireRequest { max_wait: Some(secs(86_400)), ..ask(&format!("call{id}"), "slow") };
             let call = Some(Call::Acquire(patient));
-            says.send(SessionRequest { correlation_id: id, call, forwarded: None }).await.unwrap();
+            says.send(SessionRequest { correlation_id: id, call, ..SessionRequest::default() }).await.unwrap();
         }
     });
     let mut told = BTreeSet::new();
@@ -160,7 +160,7 @@ async fn what_is_wrong_with_one_call_ends_nothing_else() {
     // Nobody says on whose behalf it calls.
     let forwarded = Some(Forwarded { identity: "somebody-else".into() });
     let call = Some(Call::Acquire(ask("e", "m")));
-    stream.says.send(SessionRequest { correlation_id: 6, call, forwarded }).await.unwrap();
+    stream.says.send(SessionRequest { correlation_id: 6, call, forwarded, ..SessionRequest::default() }).await.unwrap();
     let error = stream.hear_error(6).await;
     assert!(code(&error) == Code::InvalidArgument && error.message.contains("forwarded"), "{error:?}");
 
@@ -168,7 +168,7 @@ async fn what_is_wrong_with_one_call_ends_nothing_else() {
     until("it is decided", async || service.waiting().await == 0).await;
     granted(&stream.hear_of(2).await);
     // A message without a call cannot be answered: the protocol is broken.
-    stream.says.send(SessionRequest { correlation_id: 9, call: None, forwarded: None }).await.unwrap();
+    stream.says.send(SessionRequest { correlation_id: 9, ..SessionRequest::default() }).await.unwrap();
     let end = stream.next().await.unwrap_err();
     assert_eq!(end.code(), Code::InvalidArgument);
     assert!(end.message().contains("correlation_id 9"), "{}", end.message());
@@ -185,7 +185,7 @@ async fn too_many_waiting_calls_are_refused_each_on_its_own() {
     let asking = tokio::spawn(async move {
         for id in 1..=most + 1 {
             let call = Some(Call::Acquire(ask(&format!("call{id}"), "slow")));
-            says.send(SessionRequest { correlation_id: id, call, forwarded: None }).await.unwrap();
+            says.send(SessionRequest { correlation_id: id, call, ..SessionRequest::default() }).await.unwrap();
         }
     });
     let mut waiting = BTreeSet::new();

@@ -75,7 +75,7 @@ impl Stream {
 
 /// Hands answers to those who wait for them, until the stream ends.
 async fn hear(mut answers: Streaming<SessionResponse>, waiting: Arc<Waiting>) {
-    while let Ok(Some(SessionResponse { correlation_id, answer: Some(answer) })) = answers.message().await {
+    while let Ok(Some(SessionResponse { correlation_id, answer: Some(answer), .. })) = answers.message().await {
         let mut waiting = lock(&waiting);
         let Some(waiting) = waiting.as_mut() else { return };
         if let (true, Some(asked)) = (is_queued(&answer), waiting.get_mut(&correlation_id)) {

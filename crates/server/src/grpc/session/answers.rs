@@ -1,10 +1,12 @@
 //! The answers of a stream on their way out: a bounded number of them, then how it ended.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use paceline_proto::v1::SessionResponse;
+use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tonic::Status;
@@ -12,23 +14,33 @@ use tonic::Status;
 /// Answers that wait for the caller to read.
 pub(crate) const OUTBOX: usize = 256;
 
+/// A message with more answers than one is not filled beyond this many bytes.
+const FULL: usize = 256 * 1024;
+
 /// Where a stream's answers are put; its copies are the same outbox.
 #[derive(Clone)]
 pub(super) struct Outbox {
     sender: mpsc::Sender<SessionResponse>,
-    end: Arc<Mutex<Option<Status>>>,
+    about: Arc<About>,
+}
+
+/// What both sides of an outbox know of the stream.
+#[derive(Default)]
+struct About {
+    end: Mutex<Option<Status>>,
+    takes_more: AtomicBool,
 }
 
 /// The answers as the transport takes them.
 pub(crate) struct Answers {
     receiver: mpsc::Receiver<SessionResponse>,
-    end: Arc<Mutex<Option<Status>>>,
+    about: Arc<About>,
 }
 
 pub(super) fn channel() -> (Outbox, Answers) {
     let (sender, receiver) = mpsc::channel(OUTBOX);
-    let end = Arc::new(Mutex::new(None));
-    (Outbox { sender, end: end.clone() }, Answers { receiver, end })
+    let about = Arc::new(About::default());
+    (Outbox { sender, about: about.clone() }, Answers { receiver, about })
 }
 
 impl Outbox {
@@ -44,7 +56,26 @@ impl Outbox {
 
     /// What the stream ends with, once all that is in here was read and every copy is dropped.
     pub(super) fn end(&self, status: Status) {
-        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+        *self.about.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+    }
+
+    /// The caller reads several answers in a message.
+    pub(super) fn takes_more(&self) {
+        self.about.takes_more.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Answers {
+    /// Puts what is ready into the message of the first: a message costs its reader more than an answer in it.
+    fn fill(&mut self, first: &mut SessionResponse) {
+        first.takes_more = true;
+        let mut bytes = first.encoded_len();
+        while bytes < FULL
+            && let Ok(next) = self.receiver.try_recv()
+        {
+            bytes += next.encoded_len();
+            first.more.push(next);
+        }
     }
 }
 
@@ -53,8 +84,13 @@ impl Stream for Answers {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         match ready!(self.receiver.poll_recv(context)) {
-            Some(answer) => Poll::Ready(Some(Ok(answer))),
-            None => Poll::Ready(self.end.lock().unwrap_or_else(PoisonError::into_inner).take().map(Err)),
+            Some(mut answer) => {
+                if self.about.takes_more.load(Ordering::Relaxed) {
+                    self.fill(&mut answer);
+                }
+                Poll::Ready(Some(Ok(answer)))
+            }
+            None => Poll::Ready(self.about.end.lock().unwrap_or_else(PoisonError::into_inner).take().map(Err)),
         }
     }
 }

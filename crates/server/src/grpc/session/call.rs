@@ -138,7 +138,7 @@ async fn report<S: Store>(
 
 /// An answer that is not the last one. That nobody reads it any more is noticed elsewhere.
 async fn tell(outbox: &Outbox, id: u64, answer: Answer) {
-    outbox.send(v1::SessionResponse { correlation_id: id, answer: Some(answer) }).await;
+    outbox.send(v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() }).await;
 }
 
 /// The lease that a call is about, as far as its answer does not name it.

@@ -14,8 +14,8 @@ use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use paceline_proto::v1;
 use paceline_proto::v1::session_request::Call;
 use paceline_proto::v1::session_response::Answer;
@@ -26,10 +26,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tonic::{Status, Streaming};
 
 pub(crate) use self::answers::Answers;
-use self::answers::Outbox;
+use self::answers::{OUTBOX, Outbox};
 use self::call::{Ended, Running, run};
 use self::renewals::Renewals;
-use super::bounds::MOST_SESSION_CALLS;
+use super::bounds::{MOST_ITEMS, MOST_SESSION_CALLS};
 use super::desk::{Caller, Desk};
 use super::status;
 use crate::listener::stopped;
@@ -107,7 +107,10 @@ impl<S: Store> Session<S> {
                     Ok(None) => has_said_all = true,
                     Err(_) => return Err(End::Done), // it is gone, or speaks another protocol
                 },
-                Some(ended) = self.running.next() => self.ended(ended).await?,
+                Some(ended) = self.running.next() => {
+                    self.ended(ended).await?;
+                    self.others_ended().await?;
+                }
                 () = sleep_until(self.renewals.next_at().unwrap_or_else(Instant::now)), if self.renewals.next_at().is_some() => {
                     self.renew();
                 }
@@ -115,8 +118,25 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// One message.
-    async fn take(&mut self, message: v1::SessionRequest) -> Result<(), End> {
+    /// One message, and what came with it.
+    async fn take(&mut self, mut message: v1::SessionRequest) -> Result<(), End> {
+        let more = std::mem::take(&mut message.more);
+        if more.len() > MOST_ITEMS || more.iter().any(|each| !each.more.is_empty()) {
+            let said = format!("holds {} messages; say up to {MOST_ITEMS}, without `more` in them", more.len());
+            return Err(End::With(status::invalid("more", said)));
+        }
+        if message.takes_more {
+            self.outbox.takes_more();
+        }
+        let is_frame = message.call.is_none() && (message.takes_more || !more.is_empty());
+        let own = (!is_frame).then_some(message);
+        for each in own.into_iter().chain(more) {
+            self.take_one(each).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_one(&mut self, message: v1::SessionRequest) -> Result<(), End> {
         let id = message.correlation_id;
         let Some(call) = message.call else {
             let said = format!("is not set in the message with correlation_id {id}; say acquire, report, release or cancel");
@@ -176,6 +196,15 @@ impl<S: Store> Session<S> {
         }
     }
 
+    /// What else is there already, told in one go: what is decided together is heard together.
+    async fn others_ended(&mut self) -> Result<(), End> {
+        for _ in 0..OUTBOX {
+            let Some(Some(ended)) = self.running.next().now_or_never() else { break };
+            self.ended(ended).await?;
+        }
+        Ok(())
+    }
+
     fn renew(&mut self) {
         for lease_id in self.renewals.due(Instant::now(), MOST_RENEWALS) {
             self.running.push(Box::pin(call::renew(self.desk.clone(), self.caller.clone(), lease_id)));
@@ -188,7 +217,7 @@ impl<S: Store> Session<S> {
 
     /// Calls go on meanwhile: they wait for room too, and who is given some and is not awake would keep it from everybody.
     async fn tell(&mut self, id: u64, answer: Answer) -> Result<(), End> {
-        let response = v1::SessionResponse { correlation_id: id, answer: Some(answer) };
+        let response = v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() };
         let Self { outbox, running, late, .. } = self;
         let mut sending = pin!(timeout(MOST_STALL, outbox.send(response)));
         let sent = loop {

@@ -35,7 +35,10 @@ impl Stream {
     }
 
     pub(crate) async fn say(&self, correlation_id: u64, call: Call) {
-        self.says.send(SessionRequest { correlation_id, call: Some(call), forwarded: None }).await.expect("it is open");
+        self.says
+            .send(SessionRequest { correlation_id, call: Some(call), ..SessionRequest::default() })
+            .await
+            .expect("it is open");
     }
 
     pub(crate) async fn ask(&self, correlation_id: u64, ask: AcquireRequest) {
