@@ -187,6 +187,11 @@ impl Asked {
         !self.request.ticket.is_empty()
     }
 
+    /// Its place in line, as the service names it.
+    pub(crate) fn place(&self) -> &[u8] {
+        &self.request.ticket
+    }
+
     /// The replica that its scope belongs to.
     pub(crate) fn route(&self) -> Route {
         self.request.target.as_ref().map_or(Route::new("", ""), Route::of)

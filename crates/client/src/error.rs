@@ -66,10 +66,10 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// `PACELINE_MODE` is not one of a worker's.
+    /// `PACELINE_MODE` is none that there is.
     #[error(
-        "PACELINE_MODE: `{mode}` is not for a worker to choose; write `off` to ask nobody, or nothing. Whether calls wait or are \
-         only watched is set in the service's configuration"
+        "PACELINE_MODE: `{mode}` is no mode; write `enforce` (or nothing) to wait as the service says, `shadow` to ask beside the calls, \
+         `off` to ask nobody"
     )]
     Mode {
         /// As it was given.

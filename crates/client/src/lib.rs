@@ -25,12 +25,14 @@
 
 mod alone;
 mod ask;
+mod beside;
 mod blind;
 mod call;
 mod discovery;
 mod error;
 mod fleet;
 mod health;
+mod lease;
 mod limiter;
 mod peers;
 mod recent;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paceline_proto::v1::Priority;
+use paceline_proto::v1::{Mode, Priority};
 use tokio::runtime::Handle;
 use tonic::transport::Channel;
 
@@ -22,6 +22,9 @@ const DEFAULT_ADDR: &str = "http://127.0.0.1:7070";
 /// How long a client goes on trying when no replica answers: longer than a restart takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The same where calls do not wait for the answer: what was not said by then is not worth keeping.
+const PATIENCE_BESIDE_CALLS: Duration = Duration::from_secs(2);
+
 /// Asks the service for slots. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct Limiter {
@@ -37,8 +40,8 @@ pub(crate) struct Shared {
     pub(crate) solo: Solo,
     /// Whether calls go on then.
     pub(crate) goes_on: bool,
-    /// Nobody is asked.
-    pub(crate) is_off: bool,
+    /// What the worker makes of the service: `Off` asks nobody, `Shadow` asks beside the call.
+    pub(crate) mode: Mode,
     /// For what a guard does after it was dropped, on whatever thread that happens.
     pub(crate) runtime: Handle,
 }
@@ -50,7 +53,7 @@ impl Limiter {
     }
 
     /// A limiter from the environment: `PACELINE_ADDR` (several with commas; 127.0.0.1:7070 when not set),
-    /// `PACELINE_ACCOUNT`, `PACELINE_TENANT`, and `PACELINE_MODE`: `off` asks nobody (see [`Builder::off`]).
+    /// `PACELINE_ACCOUNT`, `PACELINE_TENANT`, and `PACELINE_MODE`: `enforce`, `shadow` or `off` (see [`Builder::mode`]).
     ///
     /// # Errors
     /// [`Error::Address`], [`Error::NoRuntime`] and [`Error::Mode`].
@@ -59,7 +62,7 @@ impl Limiter {
         let addrs = variable("PACELINE_ADDR");
         let addrs = addrs.split(',').map(str::trim).filter(|addr| !addr.is_empty());
         let builder = Self::builder().addrs(addrs).account(variable("PACELINE_ACCOUNT")).tenant(variable("PACELINE_TENANT"));
-        builder.off(is_off(&variable("PACELINE_MODE"))?).build()
+        builder.mode(mode_of(&variable("PACELINE_MODE"))?).build()
     }
 
     /// Waits for a slot and returns when the call may be sent: never before. Dropping the future gives the place back.
@@ -89,7 +92,7 @@ pub struct Builder {
     discovery: Option<Arc<dyn Discovery>>,
     defaults: Defaults,
     goes_on: bool,
-    is_off: bool,
+    mode: Mode,
     patience: Duration,
 }
 
@@ -101,7 +104,7 @@ impl Default for Builder {
             discovery: None,
             defaults: Defaults::default(),
             goes_on: true,
-            is_off: false,
+            mode: Mode::Enforce,
             patience: PATIENCE,
         }
     }
@@ -161,11 +164,23 @@ impl Builder {
         self
     }
 
-    /// Ask nobody: every slot is there at once, nothing is reported, and calls that the provider refuses are sent again as an
-    /// SDK would. The switch for a worker that is to go on without the service.
-    pub fn off(mut self, is_off: bool) -> Self {
-        self.is_off = is_off;
+    /// What this worker makes of the service; the switch for trying it out, and for going on without it.
+    ///
+    /// * `Enforce` (and `Unspecified`): calls wait until the service lets them go.
+    /// * `Shadow`: every slot is there at once and the ask goes *beside* the call, so that nothing waits for the service and nobody
+    ///   notices when it is not there; what the provider says is reported as far as the service has a lease for the call by then.
+    ///   To be used together with the service's own shadow mode: one that enforces lets a call that is sent already wait in line.
+    /// * `Off`: nobody is asked, nothing is reported.
+    ///
+    /// In the last two, calls that the provider refuses are sent again as an SDK would.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
         self
+    }
+
+    /// [`Builder::mode`] with `Off`, or `Enforce` for `false`.
+    pub fn off(self, is_off: bool) -> Self {
+        self.mode(if is_off { Mode::Off } else { Mode::Enforce })
     }
 
     /// Whether calls go on when no replica has answered for as long as the client is patient; they do by default: at the pace of the
@@ -197,26 +212,29 @@ impl Builder {
         let is_found_elsewhere = self.discovery.is_some();
         let discovery = self.discovery.or_else(|| (!addrs.is_empty()).then(|| Arc::new(dns) as Arc<dyn Discovery>));
         let fleet = Fleet::start(self.channels, &beforehand, discovery, addrs.join(", "), runtime.clone());
-        if (has_names || is_found_elsewhere) && !self.is_off {
+        if (has_names || is_found_elsewhere) && self.mode != Mode::Off {
             fleet.keep_finding();
         }
+        let is_watched = self.mode == Mode::Shadow;
+        let patience = if is_watched { self.patience.min(PATIENCE_BESIDE_CALLS) } else { self.patience };
         let shared = Shared {
-            peers: Peers::new(fleet, self.patience),
+            peers: Peers::new(fleet, patience),
             defaults: self.defaults,
             solo: Solo::default(),
             goes_on: self.goes_on,
-            is_off: self.is_off,
+            mode: self.mode,
             runtime,
         };
         Ok(Limiter { shared: Arc::new(shared) })
     }
 }
 
-/// Reads `PACELINE_MODE`. Whether calls wait or are only watched is the service's decision, not a worker's.
-fn is_off(mode: &str) -> Result<bool, Error> {
+/// Reads `PACELINE_MODE`.
+fn mode_of(mode: &str) -> Result<Mode, Error> {
     match mode.trim() {
-        "" | "enforce" => Ok(false),
-        "off" => Ok(true),
+        "" | "enforce" => Ok(Mode::Enforce),
+        "shadow" => Ok(Mode::Shadow),
+        "off" => Ok(Mode::Off),
         other => Err(Error::Mode { mode: other.to_owned() }),
     }
 }
@@ -242,11 +260,12 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_is_off_or_the_services_business() {
-        assert!(is_off("off").unwrap() && is_off(" off ").unwrap());
-        assert!(!is_off("").unwrap() && !is_off("enforce").unwrap());
-        let error = is_off("shadow").unwrap_err().to_string();
-        assert!(error.contains("`shadow`") && error.contains("configuration"), "{error}");
+    fn a_mode_is_one_of_three() {
+        for (text, mode) in [("", Mode::Enforce), ("enforce", Mode::Enforce), (" shadow ", Mode::Shadow), ("off", Mode::Off)] {
+            assert_eq!(mode_of(text).unwrap(), mode, "{text:?}");
+        }
+        let error = mode_of("on").unwrap_err().to_string();
+        assert!(error.contains("`on`") && error.contains("`shadow`"), "{error}");
     }
 
     #[test]

@@ -64,6 +64,11 @@ impl Peers {
         (now >= since).then_some(since)
     }
 
+    /// Whether nobody answered last time.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.fleet.silent_since().is_some()
+    }
+
     /// Tells when somebody may be there again.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.fleet.changes()

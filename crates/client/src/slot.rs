@@ -1,17 +1,19 @@
 //! A slot: the right to send one call now, and the duty to report what came of it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use paceline_proto::v1::release_request::What;
-use paceline_proto::v1::{AcquireResponse, Delay, Grant, Mode, ReleaseRequest, ReportRequest, ReportResponse, Shadow, Target};
+use paceline_proto::v1::{AcquireResponse, Delay, Grant, Mode, ReleaseRequest, ReportResponse, Shadow, Target};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::alone;
 use crate::ask::Asked;
+use crate::beside::Beside;
 use crate::error::Error;
+use crate::lease::{Lease, Telling, renew};
 use crate::limiter::Shared;
 use crate::peers::Bounds;
 use crate::recent::Place;
@@ -37,6 +39,8 @@ pub struct Slot {
     farewell: Option<Box<Report>>,
     lease: Arc<Lease>,
     renewal: Option<AbortHandle>,
+    /// Who tells the service of it, where the worker only watches.
+    beside: Option<Beside>,
 }
 
 /// What a slot was asked for, and what was given.
@@ -76,10 +80,16 @@ impl Slot {
         // A replica that has lost the store is the only one that knows what it granted.
         let its_scope = grant.target.as_ref().filter(|_| !given.answer.degraded).map(Route::of);
         let route = its_scope.unwrap_or(given.route);
-        let lease = Arc::new(Lease { id: grant.lease_id.clone(), route, reports: Mutex::new(Reports::default()) });
+        let lease = Arc::new(Lease::new(grant.lease_id.clone(), route));
         let ttl = grant.ttl.as_ref().map(timing::length).filter(|ttl| !ttl.is_zero());
         let renewal = ttl.map(|ttl| shared.runtime.spawn(renew(shared.clone(), lease.clone(), ttl)).abort_handle());
-        Self { shared, given: Box::new(given), stage: Stage::Granted, farewell: None, lease, renewal }
+        Self { shared, given: Box::new(given), stage: Stage::Granted, farewell: None, lease, renewal, beside: None }
+    }
+
+    /// The same slot, with somebody who tells the service what becomes of it.
+    pub(crate) fn told_by(mut self, beside: Beside) -> Self {
+        self.beside = Some(beside);
+        self
     }
 
     /// Where to send: one of the places that were asked for.
@@ -97,7 +107,7 @@ impl Slot {
         self.given.asked.attempt()
     }
 
-    /// The lease; opaque.
+    /// The lease; opaque, and empty where the service did not give the slot.
     pub fn lease_id(&self) -> &str {
         &self.lease.id
     }
@@ -117,7 +127,7 @@ impl Slot {
         self.given.waited
     }
 
-    /// Who gave the slot: the service, or nobody, because it is off or does not answer.
+    /// Who gave the slot: the service, or nobody, because it does not answer or the worker only watches or is off.
     pub fn path(&self) -> Path {
         self.given.path
     }
@@ -146,6 +156,9 @@ impl Slot {
     pub fn sent(&mut self) {
         if self.stage == Stage::Granted {
             self.stage = Stage::Sent;
+            if let Some(beside) = &self.beside {
+                beside.sent();
+            }
         }
     }
 
@@ -212,11 +225,12 @@ impl Slot {
         if self.given.asked.deadline.is_some_and(|deadline| until >= deadline.at) {
             return Ok(Next::Over(reported));
         }
-        let (shared, asked) = (self.shared.clone(), self.given.asked.clone());
-        let asked = asked.next_attempt(self.lease.id.clone(), retry);
+        let (shared, asked, lease) = (self.shared.clone(), self.given.asked.clone(), self.lease.id.clone());
+        let beside = self.beside.as_ref().map(Beside::lease);
         drop(self); // with what it has still to say
         waiting::sleep_past(until).await;
-        waiting::for_slot(&shared, asked, None).await.map(Next::Again)
+        let lease = beside.map_or(lease, |beside| beside.get().cloned().unwrap_or_default());
+        waiting::for_slot(&shared, asked.next_attempt(lease, retry), None).await.map(Next::Again)
     }
 
     /// Gives the slot back: the call was not sent. Returns whether there was something to give back.
@@ -249,6 +263,9 @@ impl Slot {
     async fn tell(&mut self, report: Report, retry: Option<&Retry>) -> Result<ReportResponse, Error> {
         self.sent();
         if !self.is_served() {
+            if let Some(beside) = &self.beside {
+                beside.report(report.clone());
+            }
             if report.is_final() {
                 self.settle();
             }
@@ -279,7 +296,7 @@ impl Slot {
         if alone::is_refusal(&request) {
             self.shared.solo.refused(&self.place());
         }
-        let response = alone::judge(&request, self.attempt());
+        let response = alone::judge(&request, self.attempt(), SystemTime::now());
         self.shared.solo.told(&self.place(), response.signal.as_ref(), Instant::now());
         response
     }
@@ -310,7 +327,10 @@ impl Drop for Slot {
         }
         self.settle();
         if !self.is_served() {
-            return;
+            if let (Some(beside), Some(report)) = (&self.beside, farewell) {
+                beside.report(*report);
+            }
+            return; // what the worker did not say, `beside` says when it goes
         }
         let (shared, lease) = (self.shared.clone(), self.lease.clone());
         self.shared.runtime.spawn(async move {
@@ -332,85 +352,4 @@ impl Drop for Slot {
 
 fn release(lease_id: &str) -> ReleaseRequest {
     ReleaseRequest { what: Some(What::LeaseId(lease_id.to_owned())) }
-}
-
-/// A lease as its guard and its renewal share it.
-#[derive(Debug)]
-struct Lease {
-    id: String,
-    /// Where it is known best.
-    route: Route,
-    reports: Mutex<Reports>,
-}
-
-/// The order of a lease's reports. The service takes no report after one with a higher number, so a renewal must not overtake
-/// what the worker reports: none begins while a report is under way.
-#[derive(Debug, Default)]
-struct Reports {
-    last_seq: u32,
-    under_way: u32,
-}
-
-impl Lease {
-    fn with<T>(&self, change: impl FnOnce(&mut Reports) -> T) -> T {
-        change(&mut self.reports.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The number of a renewal; `None` while a report is under way, which renews the lease as well.
-    fn renewal_seq(&self) -> Option<u32> {
-        self.with(|reports| {
-            (reports.under_way == 0).then(|| {
-                reports.last_seq = reports.last_seq.saturating_add(1);
-                reports.last_seq
-            })
-        })
-    }
-}
-
-/// A report that is under way.
-struct Telling<'a> {
-    lease: &'a Lease,
-    seq: u32,
-}
-
-impl<'a> Telling<'a> {
-    fn begin(lease: &'a Lease) -> Self {
-        let seq = lease.with(|reports| {
-            reports.under_way = reports.under_way.saturating_add(1);
-            reports.last_seq = reports.last_seq.saturating_add(1);
-            reports.last_seq
-        });
-        Self { lease, seq }
-    }
-}
-
-impl Drop for Telling<'_> {
-    fn drop(&mut self) {
-        self.lease.with(|reports| reports.under_way = reports.under_way.saturating_sub(1));
-    }
-}
-
-/// Renews a lease until it is over or its guard is gone.
-async fn renew(shared: Arc<Shared>, lease: Arc<Lease>, ttl: Duration) {
-    let mut ends = timing::after(Instant::now(), ttl);
-    loop {
-        sleep(timing::renew_in(ends.saturating_duration_since(Instant::now()), rand::random())).await;
-        if Instant::now() >= ends {
-            tracing::debug!("a lease ended because no replica took its renewals");
-            return;
-        }
-        let Some(seq) = lease.renewal_seq() else { continue };
-        let request: ReportRequest = Report::running().request_at(Instant::now(), &lease.id, seq, None);
-        match shared.peers.send_once(lease.route, request).await {
-            Ok(response) if response.applied => {
-                let ttl = response.ttl.as_ref().map_or(ttl, timing::length);
-                ends = timing::after(Instant::now(), ttl);
-            }
-            Ok(response) => {
-                tracing::debug!(why = response.not_applied().as_str_name(), "a lease was not renewed");
-                return;
-            }
-            Err(error) => tracing::debug!(%error, "a renewal did not arrive; trying again"),
-        }
-    }
 }

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::alone;
 use crate::ask::Asked;
+use crate::beside::Beside;
 use crate::error::{Denied, Error};
 use crate::limiter::Shared;
 use crate::peers::Bounds;
@@ -35,8 +36,13 @@ pub(crate) async fn for_slot(
     mut answer: Option<(AcquireResponse, Moment)>,
 ) -> Result<Slot, Error> {
     let started = Instant::now();
-    if shared.is_off {
-        return Ok(unserved(shared, asked, Path::Bypass, started));
+    match shared.mode {
+        Mode::Off => return Ok(unserved(shared, asked, Path::Bypass, started)),
+        Mode::Shadow => {
+            let beside = Beside::begin(shared, asked.clone());
+            return Ok(unserved(shared, asked, Path::Bypass, started).told_by(beside));
+        }
+        Mode::Enforce | Mode::Unspecified => {}
     }
     let mut kept = Kept { shared: shared.clone(), route: asked.route(), what: None };
     loop {
@@ -94,14 +100,19 @@ pub(crate) async fn for_slot(
 
 /// The answer, and where it was asked for.
 async fn ask(shared: &Shared, asked: &Asked) -> Result<(AcquireResponse, Moment, Route), Error> {
-    let hold = shared.defaults.hold.unwrap_or(HOLD);
-    let held = if asked.has_place() { hold } else { hold.min(HELD_WITHOUT_PLACE) };
+    let held = held(shared, asked);
     // Where nobody is made to wait while the service is there, nobody waits for it either.
     let patience = (!shared.solo.is_enforced(asked)).then_some(PATIENCE_WHEN_WATCHED);
     let bounds = Bounds { held, deadline: asked.deadline, patience, in_background: false };
     let route = shared.peers.blind.route(asked.route(), asked.request_id());
     let response = shared.peers.send(route, bounds, || asked.request_at(Instant::now())).await?;
     Ok((response, Moment::now(), route))
+}
+
+/// How long the service may hold an ask.
+pub(crate) fn held(shared: &Shared, asked: &Asked) -> Duration {
+    let hold = shared.defaults.hold.unwrap_or(HOLD);
+    if asked.has_place() { hold } else { hold.min(HELD_WITHOUT_PLACE) }
 }
 
 /// What becomes of an ask that nobody answered: it goes, by the client's own pace, or (`None`) somebody is there again.
@@ -130,11 +141,16 @@ async fn without_service(shared: &Shared, asked: &Asked, started: Instant, error
 fn unserved(shared: &Arc<Shared>, asked: Asked, path: Path, started: Instant) -> Slot {
     let grant = alone::grant();
     let window = Window::new(&grant, Moment::now());
-    let answer = AcquireResponse { mode: Mode::Off.into(), ..AcquireResponse::default() };
+    let answer = AcquireResponse { mode: unserved_mode(shared).into(), ..AcquireResponse::default() };
     let waited = started.elapsed();
     shared.peers.counters.slot(path, waited);
     let route = asked.route();
     Slot::new(shared.clone(), Given { asked, grant, answer, route, window, waited, path })
+}
+
+/// The mode of a slot that no service gave: nobody makes the call wait.
+fn unserved_mode(shared: &Shared) -> Mode {
+    if shared.mode == Mode::Shadow { Mode::Shadow } else { Mode::Off }
 }
 
 /// Sleeps until the clock has reached `until`, whatever a timer thinks of it.
