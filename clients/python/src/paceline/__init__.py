@@ -1,0 +1,80 @@
+"""Calls to rate-limited providers, paced for a whole fleet of workers.
+
+Importing this opens nothing, and imports neither grpc nor an SDK.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from paceline.ask import Ask, Target
+from paceline.errors import DeadlineOver, Denied, GivenUp, PacelineError, Refused, Unreachable, WrongSetting
+from paceline.inherited import context, current_slot
+from paceline.outcomes import (
+    Abandoned,
+    ConnectionFailed,
+    Delay,
+    Outcome,
+    Reported,
+    Response,
+    Shadow,
+    Signal,
+    TimedOut,
+)
+from paceline.words import AnswerKind, Mode, NotApplied, Priority, Reason, Repeat, Source, Verdict
+
+if TYPE_CHECKING:
+    from paceline import aio
+    from paceline.limiter import Call, Limiter, Slot
+
+__all__ = [
+    "Abandoned",
+    "AnswerKind",
+    "Ask",
+    "Call",
+    "ConnectionFailed",
+    "DeadlineOver",
+    "Delay",
+    "Denied",
+    "GivenUp",
+    "Limiter",
+    "Mode",
+    "NotApplied",
+    "Outcome",
+    "PacelineError",
+    "Priority",
+    "Reason",
+    "Refused",
+    "Repeat",
+    "Reported",
+    "Response",
+    "Shadow",
+    "Signal",
+    "Slot",
+    "Source",
+    "Target",
+    "TimedOut",
+    "Unreachable",
+    "Verdict",
+    "WrongSetting",
+    "aio",
+    "context",
+    "current_slot",
+]
+
+_LATER = {"Limiter": "paceline.limiter", "Call": "paceline.limiter", "Slot": "paceline.limiter"}
+"""What needs grpc, and where it is: imported when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "aio":
+        return importlib.import_module("paceline.aio")
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'paceline' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,70 @@
+"""What a worker wants to send, in its own terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.words import Priority, Repeat
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a call is sent."""
+
+    provider: str
+    """A name of the catalogue or of the service's configuration."""
+    account: str = ""
+    """Whose quota is used: an alias, never the key itself."""
+    model: str = ""
+    """What the provider meters apart: a model, a deployment, a resource."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One logical call: where it goes and what it will cost there.
+
+    What is ``None`` comes from :func:`paceline.context`, then from the limiter, then from the service. Times are in seconds.
+    """
+
+    provider: str
+    """A name of the catalogue or of the service's configuration."""
+    account: str | None = None
+    """Whose quota is used: an alias, never the key itself."""
+    model: str = ""
+    """What the provider meters apart: a model, a deployment, a resource."""
+    cost: Mapping[str, int] = field(default_factory=dict)
+    """Meter -> units: ``tokens``, ``input_tokens``, ``output_tokens``, ``images``, ... (``requests`` is 1 by itself)."""
+    cost_estimated: bool = False
+    """The cost is a guess: too large a one is clamped to what fits instead of refused."""
+    max_wait: float | None = None
+    """The longest time spent waiting for slots, over all attempts; time at the provider does not count."""
+    deadline: float | None = None
+    """From the beginning of the call until the caller stops caring, time at the provider included."""
+    run_time: float | None = None
+    """How long the call may run; only of use when it is much longer than usual, since leases are renewed."""
+    priority: Priority | str | None = None
+    """How urgent it is."""
+    tenant: str | None = None
+    """Among whom capacity is shared fairly."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Free attribution: ``feature``, ``run_id``, ...; added to those of the context."""
+    parent: str | None = None
+    """The ``request_id`` of the call that this one is made for."""
+    repeat: Repeat | str | None = None
+    """Whether sending it twice does harm."""
+    request_id: str | None = None
+    """An identifier of one's own, unique in the tenant, 1 to 128 characters; a random one otherwise."""
+    fallbacks: Sequence[Target] = ()
+    """Other places the call may be sent to, in the order of preference; ``Slot.target`` says which."""
+
+    @classmethod
+    def of(cls, what: Ask | str, fields: Mapping[str, Any]) -> Ask:
+        """An ask as it is, or a provider's name with the other fields beside it."""
+        if isinstance(what, Ask):
+            if fields:
+                named = ", ".join(fields)
+                raise TypeError(f"{named}: give them in the Ask, or a provider's name in its place")
+            return what
+        return cls(what, **fields)

@@ -1,0 +1,217 @@
+"""What all limiters of a process that name the same addresses share: the way to the service, and back."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from paceline.engine import refusals
+from paceline.engine.beside import Beside
+from paceline.engine.blind import Blind
+from paceline.engine.keeper import Keeper
+from paceline.engine.session import Session, finish, wake
+from paceline.engine.solo import Solo
+from paceline.exchange import Exchange, Kind, Lease
+from paceline.outcomes import Abandoned
+from paceline.reports import Report
+from paceline.timing import Moment
+
+if TYPE_CHECKING:
+    from paceline._proto.rate_limiter_pb2 import AcquireResponse
+    from paceline.asked import Asked
+
+log = logging.getLogger("paceline")
+
+
+class Engine:
+    """The way to the service. Everything here may be called from any thread, and none of it waits."""
+
+    def __init__(self, addrs: tuple[str, ...], patience: float) -> None:
+        self.addrs = addrs
+        self.patience = patience
+        """In seconds: nobody answers for so long, and calls go on without the service."""
+        self.solo = Solo()
+        self.blind = Blind()
+        self.routes: dict[tuple[str, str], Session] = {}
+        """Where a scope's calls go without asking the keeper."""
+        self.keeper = Keeper(self)
+        self.inbox: queue.SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]]] = queue.SimpleQueue()
+        """What the keeper is told."""
+        # Reentrant: a finaliser may report while its thread is in here.
+        self._order = threading.RLock()
+        self._starting = threading.RLock()
+        self._is_started = False
+
+    def begin(self, exchange: Exchange) -> None:
+        """Says something to the service. `exchange` ends when it is answered, or when nobody answers in time."""
+        if not self._is_started:
+            self._start()
+        if exchange.began == 0.0:
+            exchange.began = time.monotonic()
+        if exchange.kind is Kind.TELL and not self._is_its_turn(exchange):
+            return
+        if exchange.kind is Kind.TURN:
+            self.tell_keeper(self.keeper.wait_for_turn, exchange)
+            return
+        self.send(exchange)
+
+    def send(self, exchange: Exchange) -> None:
+        """On its way: to the stream of its scope, or by the keeper to the one that is to be used."""
+        lease, asked = exchange.lease, exchange.asked
+        scope = asked.scope if asked is not None else lease.scope if lease is not None else ("", "")
+        session = self.routes.get(scope)
+        if session is None or (lease is not None and lease.where is not None):
+            self.place(exchange)
+        else:
+            session.say(exchange)
+
+    def place(self, exchange: Exchange) -> None:
+        """Has the keeper decide where it goes."""
+        self.tell_keeper(self.keeper.place, exchange)
+
+    def tell_keeper(self, what: Callable[..., None], *about: Any) -> None:
+        """The keeper does this next, in its own thread."""
+        self.inbox.put((what, about))
+
+    def cancel(self, exchange: Exchange) -> None:
+        """Nobody waits for it any more: it leaves the line, and a grant that comes all the same is given back."""
+        exchange.abandoned = True
+        if exchange.done:
+            self._undo(exchange)
+            return
+        session = exchange.session
+        if session is not None:
+            session.say(exchange)
+        if exchange.following is not None:
+            self.cancel(exchange.following)
+
+    def give_back(self, lease: Lease) -> None:
+        """The slot was not used."""
+        if lease.is_settled:
+            return
+        lease.is_settled = True
+        exchange = Exchange(Kind.RELEASE, lease=lease)
+        exchange.is_kept = True
+        self.begin(exchange)
+
+    def give_back_place(self, asked: Asked, ticket: bytes) -> None:
+        """The place in line is not wanted any more."""
+        exchange = Exchange(Kind.RELEASE, asked=asked, ticket=ticket)
+        exchange.is_kept = True
+        self.begin(exchange)
+
+    def tell(self, lease: Lease, report: Report) -> None:
+        """Reports without waiting for what is made of it: it is said until it is answered."""
+        if lease.is_settled:
+            return
+        lease.is_sent = True
+        lease.is_settled = report.is_final
+        exchange = Exchange(Kind.TELL, lease=lease, report=report)
+        exchange.is_kept = report.is_final
+        self.begin(exchange)
+
+    def abandon(self, lease: Lease) -> None:
+        """The caller has gone: what was not sent is given back, what was is reported as abandoned."""
+        if lease.is_sent:
+            self.tell(lease, Report(Abandoned()))
+        else:
+            self.give_back(lease)
+
+    def beside(self, asked: Asked) -> Beside:
+        """Asks beside a call that does not wait for it."""
+        return Beside(self, asked)
+
+    def away_since(self, now: float) -> float | None:
+        """Since when nobody has answered for as long as the process is patient."""
+        return self.keeper.away_since(now)
+
+    # What readers tell.
+
+    def heard(self, exchange: Exchange, answer: AcquireResponse, received: Moment) -> None:
+        """A place in line."""
+        self.heard_of(exchange, answer.degraded)
+        if exchange.asked is not None:
+            self.solo.heard(exchange.asked, answer, received.steady)
+
+    def heard_of(self, exchange: Exchange, is_degraded: bool) -> None:
+        """Whether the scope's replica has lost the store."""
+        if exchange.asked is None or not (is_degraded or self.blind):
+            return
+        if self.blind.heard(exchange.asked.scope, is_degraded, time.monotonic()):
+            self.routes.pop(exchange.asked.scope, None)
+
+    def settled(self, lease: Lease) -> None:
+        """A lease is over: nothing renews it any more."""
+        for replica in self.keeper.replicas.known:
+            session = replica.session
+            if session is not None:
+                session.leases.pop(lease.id, None)
+
+    def failed(self, exchange: Exchange, error: Any) -> bool:
+        """One call was answered by an error. Whether that ends it; if not it is said again, here or elsewhere."""
+        if exchange.abandoned:
+            return True
+        again_in = refusals.again_in(error)
+        if again_in is None:
+            exchange.problem = refusals.refusal(error)
+            return True
+        self.tell_keeper(self.keeper.say_again, exchange, again_in, error.code)
+        return False
+
+    def finished(self, exchange: Exchange) -> None:
+        """An exchange has ended: what comes after it is done."""
+        if exchange.abandoned:
+            self._undo(exchange)
+        if exchange.kind is Kind.TELL and exchange.lease is not None:
+            self._next_turn(exchange.lease)
+
+    def finish(self, exchange: Exchange) -> None:
+        """Ends an exchange that no reader ends."""
+        wakes: dict[Any, list[Exchange]] = {}
+        finish(exchange, wakes)
+        wake(wakes)
+        self.finished(exchange)
+
+    def _undo(self, exchange: Exchange) -> None:
+        """What an exchange brought that nobody wants."""
+        if exchange.kind is not Kind.ASK or exchange.response is None:
+            if exchange.following is not None:
+                self.cancel(exchange.following)
+            return
+        if exchange.lease is not None:
+            self.give_back(exchange.lease)
+        elif exchange.response.HasField("queued") and exchange.asked is not None:
+            self.give_back_place(exchange.asked, exchange.response.queued.ticket)
+
+    # The reports of a lease go one after the other: the service takes none after one with a higher number.
+
+    def _is_its_turn(self, exchange: Exchange) -> bool:
+        lease = exchange.lease
+        assert lease is not None
+        with self._order:
+            if lease.under_way is not None and lease.under_way is not exchange:
+                lease.waiting.append(exchange)
+                return False
+            lease.under_way = exchange
+            if exchange.seq == 0:
+                lease.last_seq += 1
+                exchange.seq = lease.last_seq
+        return True
+
+    def _next_turn(self, lease: Lease) -> None:
+        with self._order:
+            lease.under_way = None
+            following = lease.waiting.popleft() if lease.waiting else None
+        if following is not None:
+            self.begin(following)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._is_started:
+                return
+            self.keeper.start()
+            self._is_started = True

@@ -1,0 +1,358 @@
+"""Everything about the streams that takes time: opening them, failing over, looking after replicas, patience.
+
+One thread does all of it, so nothing here is locked. It is told what to do through the engine's inbox, and looks at the clock
+a few times a second while anything is under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from paceline.engine import discovery, rendezvous
+from paceline.engine.replicas import Replica, Replicas
+from paceline.engine.session import Session
+from paceline.exchange import Exchange, Kind
+from paceline.steps import LONG_WAIT, tell_of_wait
+
+if TYPE_CHECKING:
+    from paceline.engine.engine import Engine
+
+log = logging.getLogger("paceline")
+
+TICK = 0.25
+"""How often the clock is looked at while anything is under way, in seconds."""
+IDLE_TICK = 1.0
+"""The same while nothing is."""
+HANGS_AFTER = 1.0
+"""A replica that says nothing at all for this long, although it was asked, is left."""
+SLOW_AFTER = 2.0
+"""An exchange that is not answered for this long by a replica that answers others is sent elsewhere."""
+KEPT_FOR = 60.0
+"""What is to be said until it is answered is said for this long; by then leases have ended by themselves."""
+BUSY_PATIENCE = 30.0
+"""A service that protects itself is there: its calls wait for so long, and do not go on without it."""
+MOST_KEPT = 10_000
+"""The most that is kept for when somebody answers again."""
+
+
+class Keeper:
+    """Who goes where, and what happens when nobody answers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        numbers, self.names = discovery.split(engine.addrs)
+        self.replicas = Replicas(numbers)
+        self._unplaced: list[Exchange] = []
+        """They wait for a replica."""
+        self._later: list[tuple[float, Exchange]] = []
+        """They were told to come back, and when."""
+        self._turns: list[Exchange] = []
+        self._finder = discovery.Finder(self.names, numbers)
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """From now on."""
+        self._thread = threading.Thread(target=self._run, name="paceline-keeper", daemon=True)
+        self._thread.start()
+
+    def away_since(self, now: float) -> float | None:
+        """Since when nobody has answered for as long as the process is patient."""
+        silent_since = self.replicas.silent_since
+        since = None if silent_since is None else silent_since + self.engine.patience
+        return since if since is not None and now >= since else None
+
+    def _run(self) -> None:
+        inbox = self.engine.inbox
+        next_tick = 0.0
+        while True:
+            try:
+                what, about = inbox.get(timeout=max(min(next_tick, self._next_turn()) - time.monotonic(), 0.0))
+            except queue.Empty:
+                what, about = self._tick, ()
+                next_tick = time.monotonic() + (TICK if self._is_busy() else IDLE_TICK)
+            try:
+                what(*about)
+            except Exception:
+                log.exception("an error inside of the Paceline client; calls go on")
+            now = time.monotonic()
+            if self._turns and self._next_turn() <= now:
+                self._tick_turns(now)
+            if next_tick - now > TICK and self._is_busy():
+                next_tick = now + TICK
+
+    # What the keeper is told.
+
+    def place(self, exchange: Exchange) -> None:
+        """Gives an exchange to the stream it belongs to, if there is one or can be."""
+        now = time.monotonic()
+        if exchange.done or self._is_dropped(exchange):
+            return
+        if exchange.began == 0.0:
+            exchange.began = now
+        replica = self._choose(exchange)
+        if replica is None:
+            self._without_replica(exchange, now)
+            return
+        if replica.session is None:
+            replica.session = Session(self.engine, replica.name)
+            replica.session.start()
+        scope = exchange.asked.scope if exchange.asked is not None else None
+        if scope is not None and not exchange.tried and not self.engine.blind.is_blind(scope, now):
+            self.engine.routes[scope] = replica.session
+        replica.session.say(exchange)
+
+    def wait_for_turn(self, exchange: Exchange) -> None:
+        """Ends when somebody answers again, or as `nobody` when its time has come."""
+        if self.away_since(time.monotonic()) is None and self.replicas.silent_since is None:
+            self.engine.finish(exchange)
+        else:
+            self._turns.append(exchange)
+
+    def opened(self, session: Session) -> None:
+        """A replica took a stream: it is there."""
+        replica = self.replicas.named(session.replica)
+        if replica is None or replica.session is not session:
+            session.end()
+            return
+        is_news = replica.is_down or self.replicas.silent_since is not None
+        self.replicas.answered(replica)
+        if not is_news:
+            return
+        log.debug("the Paceline replica %s answers", replica.name)
+        self.engine.routes.clear()  # its scopes come back to it
+        turns, self._turns = self._turns, []
+        for turn in turns:
+            self.engine.finish(turn)
+        unplaced, self._unplaced = self._unplaced, []
+        for exchange in unplaced:
+            exchange.tried.clear()
+            self.place(exchange)
+
+    def broken(self, session: Session, problem: Exception) -> None:
+        """A stream ended: what it carried goes on at the next replica, with the same request_id, attempt, ticket and seq."""
+        was_over = session.is_over
+        session.end()
+        now = time.monotonic()
+        replica = self.replicas.named(session.replica)
+        if replica is not None and replica.session is session:
+            replica.session = None
+            self.replicas.failed(replica, now, random.random())
+            self._finder.soon()
+        for scope, used in list(self.engine.routes.items()):
+            if used is session:
+                del self.engine.routes[scope]
+        if not was_over:
+            log.debug("the stream to the Paceline replica %s ended: %s", session.replica, problem)
+        self._take_over(session, now)
+
+    def say_again(self, exchange: Exchange, again_in: float, code: int) -> None:
+        """One call was told to come back, or to go elsewhere at once."""
+        now = time.monotonic()
+        exchange.session = None
+        if again_in > 0.0:
+            if now - exchange.began > BUSY_PATIENCE:
+                self._nobody(exchange)
+            else:
+                # Not all at once, and a little later than it says.
+                self._later.append((now + again_in * random.uniform(1.0, 1.25), exchange))
+            return
+        replica = self._choose(exchange)
+        if replica is not None:
+            exchange.tried.append(replica.name)
+        self.place(exchange)
+
+    # What the clock says.
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for replica in self.replicas.known:
+            self._tick_replica(replica, now)
+        for exchange in [e for e in self._unplaced if self._is_impatient(e, now)]:
+            self._unplaced.remove(exchange)
+            self._nobody(exchange)
+        due = [exchange for when, exchange in self._later if when <= now]
+        self._later = [(when, exchange) for when, exchange in self._later if when > now]
+        for exchange in due:
+            self.place(exchange)
+        self._tick_turns(now)
+        if self._is_busy() and self._finder.is_due(now):
+            self._finder.find(lambda found: self.engine.tell_keeper(self._found, found))
+
+    def _tick_turns(self, now: float) -> None:
+        for turn in [turn for turn in self._turns if turn.until <= now or turn.abandoned]:
+            self._turns.remove(turn)
+            turn.nobody = True
+            self.engine.finish(turn)
+
+    def _tick_replica(self, replica: Replica, now: float) -> None:
+        session = replica.session
+        if session is None:
+            if replica.is_down and now >= replica.look_at and self._is_wanted():
+                replica.session = Session(self.engine, replica.name)
+                replica.session.start()
+            return
+        oldest = min((e.said_at for e in list(session.unanswered.values())), default=now)
+        opened_or_heard = session.heard_at
+        waits_to_open = not session.is_open and now - opened_or_heard > HANGS_AFTER
+        if waits_to_open or (now - oldest > HANGS_AFTER and opened_or_heard <= oldest):
+            self.broken(session, TimeoutError("it says nothing"))
+            return
+        for cid, exchange in list(session.unanswered.items()):
+            if now - exchange.said_at > SLOW_AFTER and session.unanswered.pop(cid, None) is not None:
+                self.say_again(exchange, 0.0, 0)
+        for exchange in list(session.held.values()):
+            waits = now - exchange.began
+            if waits > LONG_WAIT and not exchange.is_logged and exchange.queued is not None:
+                exchange.is_logged = True
+                if exchange.asked is not None:
+                    tell_of_wait(exchange.asked, exchange.queued, waits)
+
+    def _found(self, found: discovery.Found) -> None:
+        """A look-up has ended."""
+        if found.problem:
+            log.debug("replicas of the Paceline service were not looked up: %s", found.problem)
+        if not found.replicas:
+            if not self.replicas.known and self.replicas.silent_since is None:
+                self.replicas.silent_since = time.monotonic()
+            return
+        known = {replica.name for replica in self.replicas.known}
+        gone = self.replicas.found(found.replicas)
+        if not gone and known == {replica.name for replica in self.replicas.known}:
+            return
+        self.engine.routes.clear()
+        for replica in gone:
+            session, replica.session = replica.session, None
+            if session is not None:
+                session.end()
+                self._take_over(session, time.monotonic())
+        unplaced, self._unplaced = self._unplaced, []
+        for exchange in unplaced:
+            self.place(exchange)
+
+    # How it is done.
+
+    def _choose(self, exchange: Exchange) -> Replica | None:
+        lease = exchange.lease
+        if lease is not None and lease.where is not None and not exchange.tried:
+            replica = self.replicas.named(lease.where)
+            if replica is not None and not replica.is_down:
+                return replica
+        if exchange.asked is not None:
+            scope, request_id = exchange.asked.scope, exchange.asked.request.request_id
+        else:
+            scope, request_id = (lease.scope if lease is not None else ("", "")), ""
+        route = rendezvous.route(*scope)
+        if request_id and self.engine.blind.is_blind(scope, time.monotonic()):
+            route = rendezvous.of_call(route, request_id)
+        replica = self.replicas.choose(route, exchange.tried)
+        if replica is None and exchange.tried:
+            exchange.tried.clear()
+            replica = self.replicas.choose(route)
+        return replica
+
+    def _without_replica(self, exchange: Exchange, now: float) -> None:
+        if not self.replicas.known:
+            self._finder.soon()
+            if self.replicas.silent_since is None:
+                self.replicas.silent_since = now
+        if self._is_impatient(exchange, now):
+            self._nobody(exchange)
+        else:
+            self._unplaced.append(exchange)
+
+    def _is_impatient(self, exchange: Exchange, now: float) -> bool:
+        """Whether it has waited for an answer for long enough: nobody waits where it is known that nobody answers."""
+        if exchange.lock is None and exchange.loop is None and exchange.then is None:
+            return now - exchange.began > KEPT_FOR
+        if exchange.is_kept and exchange.done:
+            return now - exchange.began > KEPT_FOR
+        if exchange.abandoned or self.away_since(now) is not None:
+            return True
+        ends = exchange.asked.deadline_at if exchange.asked is not None else None
+        return now - exchange.began >= self.engine.patience or (ends is not None and now > ends + 1.0)
+
+    def _nobody(self, exchange: Exchange) -> None:
+        """Whoever waits goes on; what is to be said until it is answered is kept."""
+        if exchange.is_kept and (exchange.lock or exchange.loop or exchange.then):
+            twin = Exchange(exchange.kind, asked=exchange.asked, lease=exchange.lease, report=exchange.report)
+            twin.seq, twin.is_kept, twin.began, twin.ticket = (
+                exchange.seq,
+                True,
+                exchange.began,
+                exchange.ticket,
+            )
+            if twin.lease is not None and twin.lease.under_way is exchange:
+                twin.lease.under_way = twin
+            if len(self._unplaced) < MOST_KEPT:
+                self._unplaced.append(twin)
+            exchange.nobody = True
+            wakes_only(self.engine, exchange)
+            return
+        exchange.nobody = True
+        self.engine.finish(exchange)
+
+    def _take_over(self, session: Session, now: float) -> None:
+        session.leave_to_others()
+        carried = [*_drained(session.unanswered), *_drained(session.held)]
+        for lease in list(session.leases.values()):
+            if not lease.is_settled:
+                renewal = Exchange(Kind.RENEW, lease=lease)
+                renewal.is_kept = True
+                carried.append(renewal)
+        session.leases.clear()
+        for exchange in carried:
+            exchange.session = None
+            if exchange.queued is not None:
+                # It was answered until now: patience begins here.
+                exchange.began, exchange.queued = now, None
+            if session.replica not in exchange.tried:
+                exchange.tried.append(session.replica)
+            self.place(exchange)
+
+    def _is_dropped(self, exchange: Exchange) -> bool:
+        if not exchange.abandoned:
+            return False
+        if exchange.asked is not None and exchange.asked.request.ticket and exchange.kind is Kind.ASK:
+            self.engine.give_back_place(exchange.asked, exchange.asked.request.ticket)
+        exchange.done = True
+        return True
+
+    def _next_turn(self) -> float:
+        return min((turn.until for turn in self._turns), default=float("inf"))
+
+    def _is_wanted(self) -> bool:
+        """Whether anybody would use a replica that is down: looked at also when nobody asks, but then not for ever."""
+        return True
+
+    def _is_busy(self) -> bool:
+        if self._unplaced or self._later or self._turns or self.replicas.silent_since is not None:
+            return True
+        sessions = [replica.session for replica in self.replicas.known if replica.session is not None]
+        return any(s.unanswered or s.held or not s.is_open for s in sessions) or any(
+            replica.is_down for replica in self.replicas.known
+        )
+
+
+def _drained(pending: dict[int, Exchange]) -> list[Exchange]:
+    """All of them, taken out one by one: who takes one out ends it."""
+    taken = []
+    while True:
+        try:
+            taken.append(pending.popitem()[1])
+        except KeyError:
+            taken.reverse()
+            return taken
+
+
+def wakes_only(engine: Engine, exchange: Exchange) -> None:
+    """Wakes whoever waits, while the lease's order of reports is another one's to keep."""
+    from paceline.engine.session import finish, wake
+
+    wakes: dict = {}  # type: ignore[type-arg]
+    finish(exchange, wakes)
+    wake(wakes)

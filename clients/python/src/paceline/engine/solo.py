@@ -1,0 +1,141 @@
+"""Going on when nobody answers: what a process remembers for it, and when a call goes then."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from paceline.ask import Target
+from paceline.asked import target_of
+from paceline.engine.recent import Recent, Turn
+from paceline.errors import Denied
+from paceline.outcomes import Signal
+from paceline.timing import seconds
+from paceline.words import Mode, Priority, Reason, Source
+
+if TYPE_CHECKING:
+    from paceline._proto.rate_limiter_pb2 import AcquireResponse
+    from paceline.asked import Asked
+
+log = logging.getLogger("paceline")
+
+SAY_EVERY = 60.0
+"""It is said so often that calls go on without the service, in seconds."""
+UNTIL_FURTHER_NOTICE = 3_600.0
+"""A place that was closed without an end is looked at again after this long."""
+OF_THE_PROVIDER = frozenset(
+    [
+        Source.RETRY_AFTER_SECONDS,
+        Source.RETRY_AFTER_DATE,
+        Source.RETRY_AFTER_MS,
+        Source.RESET_HEADER,
+        Source.ERROR_BODY,
+    ]
+)
+"""What the provider itself said, and none of us reckoned."""
+CLOSED = frozenset([Reason.OVER_HONOR_CAP, Reason.QUOTA_EXHAUSTED, Reason.PAUSED])
+"""Denials that hold for those who come after as well."""
+LONGEST_WAITS = {Priority.INTERACTIVE: 15.0, Priority.BATCH: 3_600.0}
+"""How long a call of a class waits when it does not say, as the service has it by default."""
+LONGEST_WAIT = 120.0
+"""The same for all other calls."""
+
+
+class Solo:
+    """What a process knows that it needs when it is alone. Used by all threads."""
+
+    def __init__(self) -> None:
+        # Reentrant: a finaliser may report while its thread is in here.
+        self._lock = threading.RLock()
+        self._recent = Recent()
+        self._said_at: float | None = None
+
+    def heard(self, asked: Asked, answer: AcquireResponse, now: float) -> None:
+        """Remembers what an answer of the service means for the time after it."""
+        outcome = answer.WhichOneof("outcome")
+        if outcome == "grant":
+            grant = answer.grant
+            place = target_of(grant.target if grant.HasField("target") else asked.request.target)
+            enforced = Mode(answer.mode) not in (Mode.OFF, Mode.SHADOW)
+            with self._lock:
+                self._recent.granted(place, grant.reserved, now)
+                self._recent.enforces(place, enforced)
+                if enforced:
+                    self._recent.lift(place, now + seconds(grant.wait))
+        elif outcome == "queued":
+            if any(delay.binding and Source(delay.source) in OF_THE_PROVIDER for delay in answer.delays):
+                self._not_before(asked, now + seconds(answer.queued.estimated_wait))
+        elif outcome == "denial":
+            denial = answer.denial
+            if Reason(denial.reason) in CLOSED:
+                is_dated = denial.HasField("retry_after")
+                self._not_before(asked, now + (seconds(denial.retry_after) if is_dated else UNTIL_FURTHER_NOTICE))
+
+    def told(self, place: Target, signal: Signal | None, now: float) -> None:
+        """Remembers what the provider said to a call, as the service or the client itself read it."""
+        if signal is None:
+            return
+        wait = signal.honored if signal.honored is not None else signal.retry_after
+        if wait:
+            with self._lock:
+                self._recent.floor(place, now + wait)
+
+    def refused(self, place: Target) -> None:
+        """The provider refused a call that nobody but us let go."""
+        with self._lock:
+            self._recent.refused(place)
+
+    def is_enforced(self, asked: Asked) -> bool:
+        """Whether the service made calls like this wait when it last answered.
+
+        Where it only watched, its absence holds nobody up.
+        """
+        with self._lock:
+            return self._recent.is_enforced(asked.target)
+
+    def book(self, asked: Asked, away_since: float, started: float, now: float, chance: float, addrs: str) -> Turn:
+        """The turn of a call while nobody answers. Raises `Denied` where it would come too late."""
+        with self._lock:
+            turn = self._recent.book(asked.target, asked.request.cost, away_since, now, chance)
+        self._say(turn.is_paced, away_since, now, addrs)
+        too_late(asked, started, turn.at, now)
+        return turn
+
+    def _not_before(self, asked: Asked, until: float) -> None:
+        with self._lock:
+            self._recent.floor(asked.target, until)
+
+    def _say(self, is_paced: bool, away_since: float, now: float, addrs: str) -> None:
+        """Says once a minute how calls go on."""
+        with self._lock:
+            if self._said_at is not None and now - self._said_at < SAY_EVERY:
+                return
+            self._said_at = now
+        how = "with this process's recent share, halved each minute" if is_paced else "unpaced, as they would without Paceline"
+        log.warning(
+            "no Paceline service answers at %s (for %.0f s); calls go on %s. Is `paceline serve` running there?",
+            addrs,
+            max(now - away_since, 0.0),
+            how,
+        )
+
+
+def too_late(asked: Asked, started: float, at: float, now: float) -> None:
+    """Denies a turn that comes after the caller has lost interest."""
+    request = asked.request
+    is_bounded = request.HasField("max_wait")
+    priority = Priority(request.priority)
+    longest = seconds(request.max_wait) if is_bounded else LONGEST_WAITS.get(priority, LONGEST_WAIT)
+    if asked.deadline_at is not None and at >= asked.deadline_at:
+        which = "its deadline"
+    elif at > started + longest:
+        which = f"the {longest:.0f} s that it may wait"
+    else:
+        return
+    wait = max(at - now, 0.0)
+    raise Denied(
+        Reason.DEADLINE,
+        f"no Paceline service answers, and by this process's recent share the call could go in {wait:.1f} s, after {which}",
+        retry_after=wait,
+    )

@@ -1,0 +1,102 @@
+"""What calls inherit from the code around them: tenant, priority, deadline, labels, and the call that they are made for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from paceline.words import Priority, Repeat
+
+if TYPE_CHECKING:
+    from paceline.slots import SlotView
+
+
+@dataclass(frozen=True)
+class Context:
+    """What holds here and now."""
+
+    account: str | None = None
+    tenant: str | None = None
+    priority: Priority | None = None
+    max_wait: float | None = None
+    repeat: Repeat | None = None
+    parent: str | None = None
+    deadline_at: float | None = None
+    """By ``time.monotonic()``."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    slot: SlotView | None = None
+    """The slot under which the code here sends."""
+
+
+NOTHING = Context()
+_current: ContextVar[Context] = ContextVar("paceline", default=NOTHING)
+
+
+def here() -> Context:
+    """The context of the code that asks."""
+    return _current.get()
+
+
+@contextmanager
+def context(
+    *,
+    account: str | None = None,
+    tenant: str | None = None,
+    priority: Priority | str | None = None,
+    deadline: float | None = None,
+    max_wait: float | None = None,
+    labels: Mapping[str, str] | None = None,
+    parent: str | None = None,
+    repeat: Repeat | str | None = None,
+) -> Iterator[None]:
+    """What is set here holds for all calls made inside, also by libraries that know nothing of Paceline.
+
+    ``deadline`` is in seconds from now; of several around one another the earliest counts. Labels are added to those outside.
+    Works in threads and tasks alike: a task inherits it when it is made, a thread does not.
+    """
+    outer = _current.get()
+    ends = None if deadline is None else time.monotonic() + deadline
+    inner = Context(
+        account=outer.account if account is None else account,
+        tenant=outer.tenant if tenant is None else tenant,
+        priority=outer.priority if priority is None else Priority.read(priority),
+        max_wait=outer.max_wait if max_wait is None else max_wait,
+        repeat=outer.repeat if repeat is None else Repeat.read(repeat),
+        parent=outer.parent if parent is None else parent,
+        deadline_at=earlier(outer.deadline_at, ends),
+        labels={**outer.labels, **labels} if labels else outer.labels,
+        slot=outer.slot,
+    )
+    token = _current.set(inner)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def sending(slot: SlotView) -> Iterator[None]:
+    """Calls made inside are made for this one: they share its bound on attempts, and its deadline."""
+    outer = _current.get()
+    ends = earlier(outer.deadline_at, slot.deadline_at)
+    token = _current.set(replace(outer, parent=slot.request_id, deadline_at=ends, slot=slot))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_slot() -> SlotView | None:
+    """The slot under which this code sends: inside of ``limiter.call``, ``attempts`` and ``slot``; for its ``target``."""
+    return _current.get().slot
+
+
+def earlier(one: float | None, other: float | None) -> float | None:
+    """The earlier of two moments, of which either may be missing."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

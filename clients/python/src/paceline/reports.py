@@ -1,0 +1,184 @@
+"""What is reported, as messages of the contract, and answers of the contract as values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from paceline._proto import common_pb2, rate_limiter_pb2
+from paceline._proto.rate_limiter_pb2 import AcquireResponse, ReportRequest, ReportResponse
+from paceline.errors import Denied, PacelineError, Unreachable
+from paceline.outcomes import (
+    Abandoned,
+    ConnectionFailed,
+    Delay,
+    Headers,
+    Outcome,
+    Reported,
+    Response,
+    Shadow,
+    Signal,
+    TimedOut,
+)
+from paceline.timing import seconds
+from paceline.words import AnswerKind, NotApplied, Reason, Source, Verdict
+
+LONGEST_BODY = 8 * 1024
+"""The longest part of a body that the service reads."""
+SECRETS = frozenset(["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key", "x-goog-api-key"])
+"""Headers that never leave the process."""
+
+
+class Report:
+    """How an attempt went, as it will be sent: once, or again with the same `seq` until it is answered."""
+
+    __slots__ = ("arrived", "request")
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.arrived = time.monotonic()
+        if isinstance(outcome, Response):
+            self.request = _response(outcome)
+            if outcome.arrived is not None:
+                self.arrived = outcome.arrived
+        elif isinstance(outcome, TimedOut):
+            self.request = ReportRequest(outcome=rate_limiter_pb2.OUTCOME_TIMEOUT, final=True)
+            _guess(self.request, outcome.usage)
+        elif isinstance(outcome, ConnectionFailed):
+            self.request = ReportRequest(outcome=rate_limiter_pb2.OUTCOME_CONNECTION_FAILED, final=True)
+        elif isinstance(outcome, Abandoned):
+            self.request = ReportRequest(outcome=rate_limiter_pb2.OUTCOME_ABANDONED, final=True)
+            _guess(self.request, outcome.usage)
+        else:
+            kinds = "Response, TimedOut, ConnectionFailed or Abandoned"
+            raise TypeError(f"an outcome is a {kinds}, not {type(outcome).__name__}")
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more will come."""
+        return self.request.final
+
+    @property
+    def is_response(self) -> bool:
+        """Whether the provider answered."""
+        return self.request.outcome == rate_limiter_pb2.OUTCOME_RESPONSE
+
+
+def _response(outcome: Response) -> ReportRequest:
+    body = outcome.body.encode(errors="replace") if isinstance(outcome.body, str) else outcome.body
+    request = ReportRequest(
+        outcome=rate_limiter_pb2.OUTCOME_RESPONSE,
+        status=outcome.status,
+        body=bytes(body[:LONGEST_BODY]),
+        usage=outcome.usage,
+        usage_estimated=outcome.usage_estimated,
+        final=outcome.final,
+        served_by=outcome.served_by,
+    )
+    if outcome.grpc_status is not None:
+        request.grpc_status = outcome.grpc_status
+    for name, value in pairs(outcome.headers):
+        if name.lower() not in SECRETS:
+            request.headers.add(name=name, value=value)
+    return request
+
+
+def _guess(request: ReportRequest, usage: Mapping[str, int]) -> None:
+    if usage:
+        request.usage.update(usage)
+        request.usage_estimated = True
+
+
+def pairs(headers: Headers) -> Iterable[tuple[str, str]]:
+    """Name and value as text; bytes that are not UTF-8 become Latin-1."""
+    items = headers.items() if isinstance(headers, Mapping) else headers
+    # Multi-maps of HTTP libraries give repeats one by one where they are asked to.
+    multi = getattr(headers, "multi_items", None)
+    if multi is not None:
+        items = multi()
+    for name, value in items:
+        if type(name) is str and type(value) is str:
+            yield name, value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        else:
+            yield text(name), text(value)
+
+
+def text(value: object) -> str:
+    """Bytes and everything else as text."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raw = bytes(value)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return raw.decode("latin-1")
+    return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def reported(response: ReportResponse) -> Reported:
+    """The report's own part of the answer."""
+    return Reported(
+        verdict=Verdict(response.verdict),
+        reason=Reason(response.reason),
+        signal=signal_of(response.signal) if response.HasField("signal") else None,
+        detail=response.detail,
+        not_applied=None if response.applied else NotApplied(response.not_applied),
+    )
+
+
+def is_to_be_sent_again(reported: Reported) -> bool:
+    """Whether the call is to be sent again.
+
+    A service that has lost the lease (it restarted) cannot judge the call; then what the provider refused outright, and so did
+    not run, is worth asking for again: the service decides on that ask.
+    """
+    if reported.verdict in (Verdict.RETRY, Verdict.FAIL_OVER):
+        return True
+    signal = reported.signal
+    was_refused = signal is not None and signal.retryable and signal.kind in (AnswerKind.THROTTLED, AnswerKind.OVERLOADED)
+    return reported.verdict == Verdict.UNSPECIFIED and reported.not_applied is not None and was_refused
+
+
+def signal_of(message: common_pb2.Signal) -> Signal:
+    """What was read out of an answer."""
+    return Signal(
+        source=Source(message.source),
+        retry_after=seconds(message.retry_after) if message.HasField("retry_after") else None,
+        honored=seconds(message.honored) if message.HasField("honored") else None,
+        retryable=message.retryable,
+        kind=AnswerKind(message.kind),
+    )
+
+
+def delays_of(messages: Iterable[common_pb2.Delay]) -> tuple[Delay, ...]:
+    """Where the time went."""
+    return tuple(Delay(Source(m.source), seconds(m.duration), m.bucket, m.binding) for m in messages)
+
+
+def denied(response: AcquireResponse) -> Denied:
+    """A refusal as the error it is for the caller."""
+    denial = response.denial
+    retry_after = seconds(denial.retry_after) if denial.HasField("retry_after") else None
+    return Denied(Reason(denial.reason), denial.detail, retry_after, delays_of(response.delays))
+
+
+def shadow_of(response: AcquireResponse) -> Shadow | None:
+    """What would have been, where the service only watches."""
+    if not response.HasField("shadow"):
+        return None
+    shadow = response.shadow
+    is_denied = shadow.HasField("denial")
+    return Shadow(
+        wait=seconds(shadow.wait),
+        denied=Reason(shadow.denial.reason) if is_denied else None,
+        detail=shadow.denial.detail,
+        delays=delays_of(shadow.delays),
+    )
+
+
+def malformed(missing: str) -> PacelineError:
+    """The answer makes no sense to this version of the client."""
+    return PacelineError(f"the service's answer has no {missing}: client and service do not fit; update the older of the two")
+
+
+def unreachable(addrs: str) -> Unreachable:
+    """Nobody answered, and going on without the service was switched off."""
+    return Unreachable(f"no Paceline service answered at {addrs}: is it running (`paceline serve`), and is this its address?")
