@@ -1,0 +1,47 @@
+"""`python -m paceline`: runs unmodified workers, and tells a credential's account."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from paceline.sdk.account import FINGERPRINT_KEY_VARIABLE, fingerprint
+
+
+def main(words: list[str]) -> int:
+    """Does what the words say; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m paceline", description="Workers that take turns at rate-limited providers."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    runs = commands.add_parser(
+        "run", help="run a script or module whose calls go through Paceline, without touching its code"
+    )
+    runs.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS] | -m MODULE [ARGS]")
+    prints = commands.add_parser(
+        "fingerprint", help="the account name that a key in the environment gets when nobody names one"
+    )
+    prints.add_argument(
+        "--key-env",
+        required=True,
+        metavar="VAR",
+        help="the variable with the key, for example OPENAI_API_KEY",
+    )
+    said = parser.parse_args(words)
+    if said.command == "run":
+        if not said.words or (said.words[0] == "-m" and len(said.words) < 2):
+            runs.error("say what to run: a script, or -m and a module")
+        from paceline.run import run
+
+        run(said.words)
+        return 0
+    key = os.environ.get(said.key_env, "")
+    if not key:
+        prints.error(f"{said.key_env} is not set")
+    print(fingerprint(key, os.environ.get(FINGERPRINT_KEY_VARIABLE)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

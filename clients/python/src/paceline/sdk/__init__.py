@@ -1,0 +1,1 @@
+"""What a request to a provider costs and what its answer used: pure functions, no I/O, no SDK imported."""

@@ -1,0 +1,56 @@
+"""Everything to know about a request before it is sent, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from paceline.sdk.account import account_of, credentials_in
+from paceline.sdk.cost import cost_of
+from paceline.sdk.places import Place, place_of
+from paceline.sdk.seen import Seen
+
+__all__ = ["Plan", "Policy", "hosts_from", "plan_of"]
+
+HOSTS_VARIABLE = "PACELINE_HOSTS"
+"""Environment variable with more hosts of providers: `llm.internal=openai,127.0.0.1:8080=anthropic`."""
+
+
+def hosts_from(environment: Mapping[str, str]) -> dict[str, str]:
+    """Hosts named in the environment. Raises `ValueError` where one is not `HOST=PROVIDER`."""
+    hosts: dict[str, str] = {}
+    for item in filter(None, (item.strip() for item in environment.get(HOSTS_VARIABLE, "").split(","))):
+        host, _, provider = item.partition("=")
+        if not host.strip() or not provider.strip():
+            raise ValueError(
+                f"{HOSTS_VARIABLE}: {item!r} is not HOST=PROVIDER, for example llm.internal=openai"
+            )
+        hosts[host.strip().lower()] = provider.strip()
+    return hosts
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What whoever made a transport said about everything it sends."""
+
+    provider: str | None = None
+    account: str | None = None
+    hosts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A call to ask for. `fingerprint` is the account where nobody names one; empty without a credential."""
+
+    place: Place
+    cost: Mapping[str, int]
+    fingerprint: str
+    secrets: tuple[str, ...]
+
+
+def plan_of(seen: Seen, policy: Policy, environment: Mapping[str, str]) -> Plan | None:
+    """The plan of a request; `None` where it goes straight through."""
+    place = place_of(seen, policy.provider, policy.hosts)
+    if place is None:
+        return None
+    return Plan(place, cost_of(seen, place), account_of(seen, place, environment), credentials_in(seen))

@@ -1,0 +1,86 @@
+"""Who governs what a transport sends: a policy, and the process's limiter made when it is first needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.ask import Ask
+
+from paceline.sdk.places import may_concern
+from paceline.sdk.plan import Plan, Policy, hosts_from
+from paceline.sdk.seen import Seen
+from paceline.transports.attempts import ask_of, planned
+from paceline.transports.lines import AwaitingLine, BlockingLine
+
+__all__ = ["MOST_BUFFERED_BYTES", "Governor", "governor"]
+
+MOST_BUFFERED_BYTES = 32 * 1024 * 1024
+"""A body larger than this is sent as it comes, and once."""
+
+
+@dataclass
+class Governor:
+    """Says of each request whether it is asked for, and begins its call."""
+
+    policy: Policy
+    limiter: Any = None
+
+    def concerns(self, method: str, path: str) -> bool:
+        """Whether a request could be ours, before its body is looked at."""
+        return may_concern(method, path, self.policy.provider) and self.mode != "off"
+
+    def plan(self, seen: Seen) -> Plan | None:
+        """The plan of a request, or `None` where it goes straight through."""
+        return planned(seen, self.policy)
+
+    def blocking(self, plan: Plan) -> BlockingLine:
+        """Begins a call that blocks."""
+        limiter = self._limiter()
+        return BlockingLine(limiter, self._ask(plan, limiter))
+
+    def awaiting(self, plan: Plan) -> AwaitingLine:
+        """Begins a call that awaits."""
+        limiter = self._limiter_aio()
+        return AwaitingLine(limiter, self._ask(plan, limiter))
+
+    def _ask(self, plan: Plan, limiter: Any) -> Ask:
+        return ask_of(plan, self.policy, limiter.account)
+
+    @property
+    def mode(self) -> str:
+        """The worker's mode."""
+        if self.limiter is not None:
+            return str(self.limiter.mode)
+        from paceline.settings import read_mode
+
+        return read_mode(os.environ.get("PACELINE_MODE", ""))
+
+    def _limiter(self) -> Any:
+        if self.limiter is None:
+            from paceline import Limiter
+
+            self.limiter = Limiter()
+        return self.limiter
+
+    def _limiter_aio(self) -> Any:
+        if self.limiter is None:
+            from paceline.aio import Limiter
+
+            self.limiter = Limiter()
+        return self.limiter
+
+
+def governor(
+    provider: str | None = None,
+    account: str | None = None,
+    hosts: Mapping[str, str] | None = None,
+    limiter: Any = None,
+) -> Governor:
+    """A governor; hosts given here go before those of the environment. Raises `ValueError` for hosts that
+    cannot be read.
+    """
+    named = {host.lower(): name for host, name in (hosts or {}).items()}
+    return Governor(Policy(provider, account, {**hosts_from(os.environ), **named}), limiter)
