@@ -26,6 +26,8 @@ from paceline.words import AnswerKind, Mode, NotApplied, Priority, Reason, Repea
 if TYPE_CHECKING:
     from paceline import aio
     from paceline.limiter import Call, Limiter, Slot
+    from paceline.transports import aiohttp, httpx, requests
+    from paceline.wrapping import wrap
 
 __all__ = [
     "Abandoned",
@@ -58,12 +60,24 @@ __all__ = [
     "Verdict",
     "WrongSetting",
     "aio",
+    "aiohttp",
     "context",
     "current_slot",
+    "httpx",
+    "requests",
+    "wrap",
 ]
 
-_LATER = {"Limiter": "paceline.limiter", "Call": "paceline.limiter", "Slot": "paceline.limiter"}
-"""What needs grpc, and where it is: imported when it is first used."""
+_LATER = {
+    "Limiter": "paceline.limiter",
+    "Call": "paceline.limiter",
+    "Slot": "paceline.limiter",
+    "httpx": "paceline.transports",
+    "requests": "paceline.transports",
+    "aiohttp": "paceline.transports",
+    "wrap": "paceline.wrapping",
+}
+"""What needs grpc or an HTTP library, and where it is: imported when it is first used."""
 
 
 def __getattr__(name: str) -> Any:

@@ -11,17 +11,11 @@ from paceline.sdk.account import FINGERPRINT_KEY_VARIABLE, fingerprint
 
 def main(words: list[str]) -> int:
     """Does what the words say; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m paceline", description="Workers that take turns at rate-limited providers."
-    )
+    parser = argparse.ArgumentParser(prog="python -m paceline", description="Workers that take turns at rate-limited providers.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    runs = commands.add_parser(
-        "run", help="run a script or module whose calls go through Paceline, without touching its code"
-    )
+    runs = commands.add_parser("run", help="run a script or module whose calls go through Paceline, without touching its code")
     runs.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS] | -m MODULE [ARGS]")
-    prints = commands.add_parser(
-        "fingerprint", help="the account name that a key in the environment gets when nobody names one"
-    )
+    prints = commands.add_parser("fingerprint", help="the account name that a key in the environment gets when nobody names one")
     prints.add_argument(
         "--key-env",
         required=True,

@@ -86,8 +86,8 @@ def _httpx(module: ModuleType, governs: Any) -> None:
     async def handle_async_request(self: Any, request: Any) -> Any:
         return await govern_async(governs, module, request, lambda sent: plain_async(self, sent))
 
-    module.HTTPTransport.handle_request = handle_request  # type: ignore[attr-defined]
-    module.AsyncHTTPTransport.handle_async_request = handle_async_request  # type: ignore[attr-defined]
+    module.HTTPTransport.handle_request = handle_request
+    module.AsyncHTTPTransport.handle_async_request = handle_async_request
 
 
 def _requests(module: ModuleType, governs: Any) -> None:

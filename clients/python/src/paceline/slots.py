@@ -227,6 +227,11 @@ class LimiterView:
         return self._settings.mode
 
     @property
+    def account(self) -> str:
+        """The account of asks that name none; may be empty."""
+        return self._settings.account
+
+    @property
     def addrs(self) -> tuple[str, ...]:
         """Where the service is looked for."""
         return self._settings.addrs

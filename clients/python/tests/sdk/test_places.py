@@ -92,9 +92,7 @@ def test_a_named_provider_governs_all_that_is_sent() -> None:
     place = place_of(seen("POST", "https://api.example.com/orders", {"n": 1}), provider="stripe")
     assert place is not None
     assert (place.provider, place.repeat) == ("stripe", None)
-    keyed = place_of(
-        seen("POST", "https://api.example.com/orders", {}, idempotency_key="k"), provider="stripe"
-    )
+    keyed = place_of(seen("POST", "https://api.example.com/orders", {}, idempotency_key="k"), provider="stripe")
     assert keyed is not None
     assert keyed.repeat == "keyed"
     listed = place_of(seen("GET", "https://api.example.com/orders"), provider="stripe")
@@ -123,9 +121,7 @@ def test_a_form_names_its_model() -> None:
 
 
 def test_streams_are_known_by_body_or_path() -> None:
-    streamed = place_of(
-        seen("POST", "https://api.openai.com/v1/chat/completions", {"model": "m", "stream": True})
-    )
+    streamed = place_of(seen("POST", "https://api.openai.com/v1/chat/completions", {"model": "m", "stream": True}))
     assert streamed is not None
     assert streamed.stream
     by_path = place_of(

@@ -101,9 +101,7 @@ def test_what_has_limits_of_its_own_is_an_account_of_its_own() -> None:
 
 def test_every_way_to_carry_a_credential() -> None:
     gemini = "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"
-    assert (
-        account(seen(f"{gemini}?key={KEY}")) == account(seen(gemini, x_goog_api_key=KEY)) == fingerprint(KEY)
-    )
+    assert account(seen(f"{gemini}?key={KEY}")) == account(seen(gemini, x_goog_api_key=KEY)) == fingerprint(KEY)
     assert credentials_in(seen(f"{gemini}?key={KEY}&alt=sse")) == (KEY,)
     vertex = "https://aiplatform.googleapis.com/v1/projects/my-project/locations/l/publishers/google/models/m:generateContent"
     assert account(seen(vertex, authorization="Bearer ya29.changes")) == "my-project"

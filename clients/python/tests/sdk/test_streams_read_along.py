@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Sequence
 
 import pytest
-from paceline.outcomes import Abandoned, Response, TimedOut
 
+from paceline.outcomes import Abandoned, Response, TimedOut
 from paceline.sdk.events import StreamMeter
 from paceline.sdk.places import place_of
 from paceline.sdk.plan import Plan
@@ -20,8 +20,7 @@ from paceline.transports.tail import Ending, Tail
 
 def sse(*events: object) -> bytes:
     return b"".join(
-        b"data: " + (event.encode() if isinstance(event, str) else json.dumps(event).encode()) + b"\n\n"
-        for event in events
+        b"data: " + (event.encode() if isinstance(event, str) else json.dumps(event).encode()) + b"\n\n" for event in events
     )
 
 

@@ -35,10 +35,7 @@ def credentials_in(seen: Seen) -> tuple[str, ...]:
     """Every secret a request carries, for cleaning what is told of its answer."""
     found = [seen.headers[name] for name in _HEADERS if seen.headers.get(name)]
     found += [seen.query[name] for name in _QUERY if seen.query.get(name)]
-    return tuple(
-        value.partition(" ")[2] if value.lower().startswith(("bearer ", "basic ")) else value
-        for value in found
-    )
+    return tuple(value.partition(" ")[2] if value.lower().startswith(("bearer ", "basic ")) else value for value in found)
 
 
 def account_of(seen: Seen, place: Place, environment: Mapping[str, str]) -> str:

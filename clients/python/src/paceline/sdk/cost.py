@@ -91,11 +91,7 @@ def cost_of(seen: Seen, place: Place) -> dict[str, int]:
     if fields is None or not seen.json:
         return {}
     cost: dict[str, int] = {}
-    hidden = bool(
-        seen.json.get("previous_response_id")
-        or seen.json.get("conversation")
-        or seen.json.get("cachedContent")
-    )
+    hidden = bool(seen.json.get("previous_response_id") or seen.json.get("conversation") or seen.json.get("cachedContent"))
     if not hidden:
         cost["input_tokens"] = max(1, sum(_tokens_in(seen.json.get(name)) for name in fields))
     if place.api in _NO_OUTPUT:

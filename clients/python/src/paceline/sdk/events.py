@@ -29,9 +29,7 @@ _WRITTEN = frozenset(
         "transcript",
     }
 )
-_ENDS = frozenset(
-    {"message_stop", "response.completed", "response.incomplete", "response.failed", "message-end"}
-)
+_ENDS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed", "message-end"})
 
 
 class StreamMeter:
@@ -128,9 +126,7 @@ class StreamMeter:
         candidates = event.get("candidates")
         if not isinstance(candidates, list) or not candidates:
             return False
-        return not any(
-            isinstance(candidate, dict) and candidate.get("finishReason") for candidate in candidates
-        )
+        return not any(isinstance(candidate, dict) and candidate.get("finishReason") for candidate in candidates)
 
     def _count(self, event: Mapping[str, Any]) -> None:
         written = 0
@@ -142,9 +138,7 @@ class StreamMeter:
         for name in ("choices", "candidates"):
             for item in event.get(name) or ():
                 if isinstance(item, dict):
-                    written += _text_in(
-                        item.get("delta") or item.get("content") or item.get("text"), bare=True
-                    )
+                    written += _text_in(item.get("delta") or item.get("content") or item.get("text"), bare=True)
         if written:
             self._written_bytes += written
             self._deltas += 1

@@ -71,9 +71,7 @@ class Endpoint(NamedTuple):
     elsewhere: str = ""
 
 
-def _endpoint(
-    pattern: str, api: str, family: Family, repeat: Repeat = "safe", elsewhere: str = ""
-) -> Endpoint:
+def _endpoint(pattern: str, api: str, family: Family, repeat: Repeat = "safe", elsewhere: str = "") -> Endpoint:
     return Endpoint(re.compile(pattern), api, family, repeat, elsewhere)
 
 
@@ -100,18 +98,16 @@ _ENDPOINTS = (
         "other",
         elsewhere="bedrock",
     ),
-    _endpoint(
-        r"/([^/]+):(?:generateContent|streamGenerateContent)$", "generate", "gemini", elsewhere="gemini"
-    ),
+    _endpoint(r"/([^/]+):(?:generateContent|streamGenerateContent)$", "generate", "gemini", elsewhere="gemini"),
     _endpoint(r"/([^/]+):(?:raw|streamRaw)Predict$", "messages", "anthropic"),
-    _endpoint(
-        r"/([^/]+):(?:embedContent|batchEmbedContents|predict)$", "embed", "gemini", elsewhere="gemini"
-    ),
+    _endpoint(r"/([^/]+):(?:embedContent|batchEmbedContents|predict)$", "embed", "gemini", elsewhere="gemini"),
     _endpoint(r"/([^/]+):countTokens$", "count", "gemini", elsewhere="gemini"),
     _endpoint(r"/v\d/(?:chat|embed|rerank)$", "other", "other"),
     _endpoint(r"/rerank$", "other", "other"),
 )
 
+# Servers of one's own: the same key at two hosts is two of them.
+_OWN_SERVERS = frozenset({"openai-compatible", "litellm", "ollama", "tei", "tgi", "vllm"})
 # Where an API that streams says so in the path.
 _STREAMS = re.compile(r"(:streamGenerateContent|:streamRawPredict|-with-response-stream|/converse-stream)$")
 _SENDS = frozenset({"POST", "PUT", "PATCH"})
@@ -140,6 +136,7 @@ def place_of(seen: Seen, provider: str | None = None, hosts: Mapping[str, str] |
     named = _named_host(seen.host, hosts or {})
     known = named or _named_host(seen.host, PROVIDERS_OF_HOSTS)
     endpoint, model = _endpoint_of(seen)
+    is_known = bool(known) or (provider is not None and provider not in _OWN_SERVERS)
     if endpoint is None:
         if provider is None:
             return None
@@ -150,7 +147,7 @@ def place_of(seen: Seen, provider: str | None = None, hosts: Mapping[str, str] |
             "other",
             _keyed(seen, _by_method(seen)),
             _asks_stream(seen),
-            bool(known),
+            is_known,
         )
     if provider is None:
         provider = known or (endpoint.elsewhere if _looks_like(seen, endpoint) else "")
@@ -163,7 +160,7 @@ def place_of(seen: Seen, provider: str | None = None, hosts: Mapping[str, str] |
         family=endpoint.family,
         repeat=_keyed(seen, endpoint.repeat),
         stream=_asks_stream(seen),
-        known_host=bool(known),
+        known_host=is_known,
     )
 
 

@@ -22,9 +22,7 @@ def hosts_from(environment: Mapping[str, str]) -> dict[str, str]:
     for item in filter(None, (item.strip() for item in environment.get(HOSTS_VARIABLE, "").split(","))):
         host, _, provider = item.partition("=")
         if not host.strip() or not provider.strip():
-            raise ValueError(
-                f"{HOSTS_VARIABLE}: {item!r} is not HOST=PROVIDER, for example llm.internal=openai"
-            )
+            raise ValueError(f"{HOSTS_VARIABLE}: {item!r} is not HOST=PROVIDER, for example llm.internal=openai")
         hosts[host.strip().lower()] = provider.strip()
     return hosts
 

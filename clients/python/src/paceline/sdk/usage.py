@@ -98,7 +98,5 @@ def _within(usage: Mapping[str, Any], part: str, name: str) -> object:
 
 def _kept(**counts: object) -> dict[str, int]:
     return {
-        meter: count
-        for meter, count in counts.items()
-        if isinstance(count, int) and not isinstance(count, bool) and count >= 0
+        meter: count for meter, count in counts.items() if isinstance(count, int) and not isinstance(count, bool) and count >= 0
     }

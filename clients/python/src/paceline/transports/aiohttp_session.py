@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 from aiohttp.base_protocol import BaseProtocol
 from multidict import CIMultiDict, CIMultiDictProxy
-from paceline.outcomes import ConnectionFailed, Outcome, TimedOut
 
+from paceline.outcomes import ConnectionFailed, Outcome, TimedOut
 from paceline.sdk.seen import Seen, header_map
 from paceline.transports.attempts import Pairs, Sent, carry
 from paceline.transports.governor import Governor
@@ -142,9 +142,7 @@ class _Port:
 
     def outcome_of(self, error: Exception) -> Outcome | None:
         """Whether the call may have run is all that matters."""
-        if isinstance(
-            error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
-        ):
+        if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)):
             return ConnectionFailed()
         return TimedOut() if isinstance(error, (aiohttp.ClientError, asyncio.TimeoutError, OSError)) else None
 

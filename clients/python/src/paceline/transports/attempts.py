@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from paceline.ask import Ask
-from paceline.context import here
 from paceline.errors import Denied
+from paceline.inherited import here
 from paceline.outcomes import Outcome, Reported, Response
-
 from paceline.sdk.denial import DENIED_STATUS, Last, denial_answer
 from paceline.sdk.plan import Plan, Policy, plan_of
 from paceline.sdk.secrets import clean_body, clean_headers
@@ -161,11 +160,7 @@ async def _attempts(seen: Seen, plan: Plan, port: Port[A], line: Line, enforced:
                 raise error from denied
             return _denied(plan, port, line, denied, last)
         slot.sent()
-        extra = (
-            (("paceline-request-id", line.request_id), ("paceline-attempts", str(attempt)))
-            if enforced
-            else ()
-        )
+        extra = (("paceline-request-id", line.request_id), ("paceline-attempts", str(attempt))) if enforced else ()
         try:
             answer = await port.send()
             facts = port.facts(answer)
@@ -223,9 +218,7 @@ def _is_error(body: bytes) -> bool:
 
 
 def _denied(plan: Plan, port: Port[A], line: Line, denied: Denied, last: Last | None) -> A:
-    headers, body = denial_answer(
-        plan.place.family, denied.reason.word, denied.detail, denied.retry_after, line.request_id, last
-    )
+    headers, body = denial_answer(plan.place.family, denied.reason.word, denied.detail, denied.retry_after, line.request_id, last)
     return port.made(DENIED_STATUS, headers, body)
 
 

@@ -30,9 +30,7 @@ def made(
     """A new `Client` or `AsyncClient`."""
     library = module or _library()
     options.setdefault("follow_redirects", True)
-    options.setdefault(
-        "limits", library.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_KEPT)
-    )
+    options.setdefault("limits", library.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_KEPT))
     client = getattr(library, kind)(**options)
     # Wrapped once it is made: a client that is given a transport forgets the proxies of the environment.
     _wrap_transports(client, governor(provider, account, hosts, limiter), owns=True, keeps=None)
@@ -65,11 +63,7 @@ def _wrap_transports(client: Any, governor: Governor, *, owns: bool, keeps: Any)
     kind: Any = AsyncTransport if isinstance(client, module.AsyncClient) else Transport
 
     def wrapped(inner: Any) -> Any:
-        return (
-            inner
-            if inner is None or isinstance(inner, kind)
-            else kind(inner, governor, module, owns=owns, keeps=keeps)
-        )
+        return inner if inner is None or isinstance(inner, kind) else kind(inner, governor, module, owns=owns, keeps=keeps)
 
     client._transport = wrapped(client._transport)
     client._mounts = {pattern: wrapped(inner) for pattern, inner in client._mounts.items()}

@@ -16,11 +16,7 @@ Decoder = Callable[[bytes], bytes]
 
 def decoder_for(encoding: str) -> Decoder | None:
     """What undoes a `content-encoding` piece by piece; `None` for one that cannot be undone here."""
-    names = [
-        name.strip().lower()
-        for name in encoding.split(",")
-        if name.strip() and name.strip().lower() != "identity"
-    ]
+    names = [name.strip().lower() for name in encoding.split(",") if name.strip() and name.strip().lower() != "identity"]
     if not names:
         return lambda piece: piece
     if len(names) > 1:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.ask import Ask
-
 from paceline.sdk.places import may_concern
 from paceline.sdk.plan import Plan, Policy, hosts_from
 from paceline.sdk.seen import Seen

@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 from paceline.outcomes import ConnectionFailed, Outcome, TimedOut
-
 from paceline.sdk.seen import Seen, header_map
 from paceline.transports.attempts import Pairs, Sent, blocking, carry
 from paceline.transports.governor import MOST_BUFFERED_BYTES, Governor
@@ -39,9 +38,7 @@ def module_of(thing: object) -> ModuleType:
 class Transport:
     """Sends what another transport sends, each call in its turn."""
 
-    def __init__(
-        self, inner: Any, governor: Governor, module: ModuleType, *, owns: bool = True, keeps: object = None
-    ) -> None:
+    def __init__(self, inner: Any, governor: Governor, module: ModuleType, *, owns: bool = True, keeps: object = None) -> None:
         """`owns`: whether closing this closes `inner`; `keeps` is held so that `inner` lives."""
         self._inner = inner
         self._governor = governor
@@ -71,9 +68,7 @@ class Transport:
 class AsyncTransport:
     """The same for asyncio."""
 
-    def __init__(
-        self, inner: Any, governor: Governor, module: ModuleType, *, owns: bool = True, keeps: object = None
-    ) -> None:
+    def __init__(self, inner: Any, governor: Governor, module: ModuleType, *, owns: bool = True, keeps: object = None) -> None:
         """`owns`: whether closing this closes `inner`; `keeps` is held so that `inner` lives."""
         self._inner = inner
         self._governor = governor

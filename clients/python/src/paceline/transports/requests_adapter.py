@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import requests
-from paceline.outcomes import ConnectionFailed, Outcome, TimedOut
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPHeaderDict
 from urllib3.response import HTTPResponse
 from urllib3.util.retry import Retry
 
+from paceline.outcomes import ConnectionFailed, Outcome, TimedOut
 from paceline.sdk.seen import Seen, header_map
 from paceline.transports.attempts import Pairs, Sent, blocking, carry
 from paceline.transports.governor import Governor
@@ -84,9 +84,7 @@ def govern(
 
     def send(adapter: Any) -> requests.Response:
         answer: requests.Response = (
-            plain_send(adapter, request, *args, **options)
-            if is_plain
-            else adapter.send(request, *args, **options)
+            plain_send(adapter, request, *args, **options) if is_plain else adapter.send(request, *args, **options)
         )
         return answer
 

@@ -6,7 +6,6 @@ import logging
 from typing import Any, Literal
 
 from paceline.outcomes import Abandoned, Outcome, Response, TimedOut
-
 from paceline.sdk.events import StreamMeter
 from paceline.sdk.plan import Plan
 from paceline.sdk.secrets import clean_body

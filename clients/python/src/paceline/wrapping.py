@@ -68,9 +68,7 @@ def wrap(
 
 def _is_of(thing: object, *packages: str) -> bool:
     names = ("Client", "AsyncClient", "Session", "ClientSession")
-    return any(
-        cls.__module__.partition(".")[0] in packages and cls.__name__ in names for cls in type(thing).__mro__
-    )
+    return any(cls.__module__.partition(".")[0] in packages and cls.__name__ in names for cls in type(thing).__mro__)
 
 
 def _is_genai(client: object) -> bool:
