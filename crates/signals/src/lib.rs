@@ -10,7 +10,7 @@ mod value;
 
 pub use answer::{Answer, BODY_BYTES_READ};
 pub use catalogue::{
-    Catalogue, CatalogueError, Charge, Day, Limit, Meter, Mistake, ModelLimits, Provenance, Provider, Repeat, Sure, Window,
-    catalogue, use_files,
+    Catalogue, CatalogueError, Charge, Day, Limit, Meter, Mistake, ModelLimits, Probe, Provenance, Provider, Repeat, Sure,
+    Window, catalogue, use_files,
 };
 pub use read::{BucketReading, LONGEST_READ, Reading, Rule, identity, read, read_in_full};

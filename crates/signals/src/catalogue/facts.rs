@@ -16,6 +16,7 @@ pub(crate) use super::header_facts::{
 };
 pub(crate) use super::meter_facts::{AliasFact, BackoffFact, EndpointFact, MeterFact, ModelFact, TierFact};
 pub use super::meter_facts::{Charge, Repeat};
+pub(crate) use super::probe_facts::ProbeFact;
 use super::provenance::{Day, Provenance, Sure};
 
 /// One provider's file. Lists of a file come before those of the one it extends, so that the first match is the most specific.
@@ -46,6 +47,8 @@ pub(crate) struct ProviderFacts {
     pub(crate) aliases: Vec<AliasFact>,
     /// Whether calls to an endpoint may be sent twice.
     pub(crate) endpoints: Vec<EndpointFact>,
+    /// The cheapest call that shows limits.
+    pub(crate) probe: Option<ProbeFact>,
     /// Headers that say how long to wait; the first usable one counts.
     pub(crate) waits: Vec<WaitFact>,
     /// Headers that say `true` or `false` about sending again.
@@ -92,6 +95,10 @@ impl ProviderFacts {
         named(&mut self.models, &base.models);
         front(&mut self.aliases, &base.aliases);
         front(&mut self.endpoints, &base.endpoints);
+        self.probe = match (self.probe, &base.probe) {
+            (Some(own), Some(base)) => Some(own.over(base)),
+            (own, base) => own.or_else(|| base.as_ref().map(ProbeFact::for_others)),
+        };
         front(&mut self.waits, &base.waits);
         front(&mut self.retry_flags, &base.retry_flags);
         front(&mut self.families, &base.families);
@@ -117,6 +124,7 @@ impl ProviderFacts {
         self.models.values_mut().for_each(|fact| fact.stamp(&file));
         self.aliases.iter_mut().for_each(|fact| fact.stamp(&file));
         self.endpoints.iter_mut().for_each(|fact| fact.stamp(&file));
+        self.probe.iter_mut().for_each(|fact| fact.stamp(&file));
         self.waits.iter_mut().for_each(|fact| fact.stamp(&file));
         self.retry_flags.iter_mut().for_each(|fact| fact.stamp(&file));
         self.families.iter_mut().for_each(|fact| fact.stamp(&file));
@@ -139,6 +147,7 @@ impl ProviderFacts {
         all.extend(self.models.iter().map(|(model, fact)| (format!("model {model}"), fact.provenance())));
         all.extend(self.aliases.iter().map(|fact| (format!("aliases of {}", fact.model), fact.provenance())));
         all.extend(self.endpoints.iter().map(|fact| (format!("endpoint {}", fact.path), fact.provenance())));
+        all.extend(self.probe.iter().map(|fact| ("probe".to_owned(), fact.provenance())));
         all.extend(self.waits.iter().map(|fact| (format!("header {}", fact.header), fact.provenance())));
         all.extend(self.retry_flags.iter().map(|fact| (format!("header {}", fact.header), fact.provenance())));
         all.extend(self.families.iter().map(|fact| (format!("headers {}", fact.names.join(", ")), fact.provenance())));

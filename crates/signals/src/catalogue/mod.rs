@@ -11,6 +11,7 @@ mod matching;
 mod meter_facts;
 mod mistake;
 mod names;
+mod probe_facts;
 mod provenance;
 mod provider;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use built_in::FILES;
 pub use facts::{Charge, Repeat};
 pub use limit::{Limit, Window};
 pub use mistake::Mistake;
+pub use probe_facts::Probe;
 pub use provenance::{Day, Provenance, Sure};
 pub use provider::{Meter, ModelLimits, Provider};
 

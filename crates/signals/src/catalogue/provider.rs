@@ -8,6 +8,7 @@ use super::bucket::Bucket;
 use super::facts::{AnswerFact, BucketFact, Charge, FamilyFact, ProviderFacts, Repeat};
 use super::limit::Limit;
 use super::names::{Lookup, NameIndex, Pattern, Piece, Stored, pieces};
+use super::probe_facts::{self, Probe};
 use super::provenance::Provenance;
 use super::{Catalogue, CatalogueError};
 
@@ -66,6 +67,10 @@ impl Provider {
             .get(&base_name)
             .ok_or_else(|| CatalogueError::UnknownBase { name: name.to_owned(), base: base_name.clone() })?;
         let mut merged = facts.over(&base.facts);
+        if super::is_same_name(&base.name, name) {
+            let before = base.facts.probe.as_ref();
+            merged.probe = merged.probe.map(|probe| before.map_or(probe.clone(), |before| probe.of_same(before)));
+        }
         merged.extends = Some(base.name.clone());
         Self::compile(name, merged)
     }
@@ -153,6 +158,11 @@ impl Provider {
         self.facts.endpoints.iter().map(|fact| (fact.path.as_str(), fact.repeat))
     }
 
+    /// The cheapest call that shows its limits; `None` when nobody wrote it down.
+    pub fn probe(&self) -> Option<Probe<'_>> {
+        self.facts.probe.as_ref().and_then(Probe::of)
+    }
+
     /// Every fact with what it is about, where it is from and when it was checked; inherited facts included.
     pub fn provenances(&self) -> Vec<(String, Provenance)> {
         self.facts.provenances()
@@ -201,7 +211,8 @@ impl Provider {
     /// Makes a provider of merged facts.
     pub(crate) fn compile(name: &str, facts: ProviderFacts) -> Result<Self, CatalogueError> {
         let unusable = |problem: String| CatalogueError::Unusable { name: name.to_owned(), problem };
-        let names = check_zones(&facts).and_then(|()| compile_names(&facts)).map_err(unusable)?;
+        let probe = facts.probe.as_ref().map_or(Ok(()), probe_facts::check);
+        let names = check_zones(&facts).and(probe).and_then(|()| compile_names(&facts)).map_err(unusable)?;
         let may_fit = |rule: &AnswerFact| rule.grpc.is_empty() && (rule.status.is_empty() || rule.status.touches_success());
         let for_success = (0..).zip(&facts.answers).filter(|(_, rule)| may_fit(rule)).map(|(index, _)| index).collect();
         Ok(Self { name: name.to_owned(), facts, names, for_success })

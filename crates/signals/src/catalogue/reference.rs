@@ -86,6 +86,7 @@ fn section(name: &str, facts: &ProviderFacts) -> String {
     text.push_str(&titled("Answers", &["status", "when", "is", "again later"], answers(&facts.answers)));
     let endpoints = facts.endpoints.iter().map(|fact| (vec![code(&fact.path), words(&fact.repeat)], fact.provenance()));
     text.push_str(&titled("May a call be sent twice?", &["path", "repeat"], endpoints.collect()));
+    text.push_str(&titled("What `paceline probe` sends", &["call", "to", "the key in", "model"], probe(facts)));
     text.push_str(&titled("Published limits", &["tier", "models", "limits"], limits(facts)));
     text
 }
@@ -260,6 +261,27 @@ fn limits(facts: &ProviderFacts) -> Vec<Row> {
         (vec!["all".to_owned(), code_list(&fact.names), format!("shared with `{}`", fact.model)], fact.provenance())
     });
     tiers.chain(models).chain(aliases).collect()
+}
+
+/// What the file itself says of it.
+fn probe(facts: &ProviderFacts) -> Vec<Row> {
+    let Some(fact) = &facts.probe else { return Vec::new() };
+    let call = fact.call.as_ref().map(|call| {
+        let method = if call.body.is_some() { "POST" } else { "GET" };
+        let path = if call.path.is_empty() { "the address".to_owned() } else { code(&call.path) };
+        let tokens = call.most_tokens.map_or_else(
+            || "price not known".to_owned(),
+            |most| match most {
+                0 => "free".to_owned(),
+                most => format!("at most {most} tokens"),
+            },
+        );
+        format!("{method} {path}, {tokens}")
+    });
+    let to = fact.base_url.as_deref().map_or_else(|| "the address that is named".to_owned(), |url| code(&url));
+    let key = fact.key.as_ref().map(|key| code(&format!("{}: {}KEY", key.header, key.before)));
+    let cells = vec![call.unwrap_or_default(), to, key.unwrap_or_default(), fact.model.as_ref().map(code).unwrap_or_default()];
+    vec![(cells, fact.provenance())]
 }
 
 /// A table with provenance behind it; nothing without rows.
