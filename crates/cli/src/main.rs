@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, check_config, demo, explain, mock_provider, provider_files, serve, simulate, status};
+use crate::commands::{bench, check_config, demo, explain, mock_provider, probe, provider_files, serve, simulate, status};
 
 /// Many small things live as long as a call does; the system's allocator takes a quarter of the time of an acquire for them.
 #[global_allocator]
@@ -32,6 +32,9 @@ Examples:
 
   # What does this answer of a provider say?
   curl -si https://api.openai.com/v1/models | paceline explain --provider openai
+
+  # Which limits does my key have, and what do I write into the configuration?
+  paceline probe openai --key-env OPENAI_API_KEY
 
   # How fast does it answer?
   paceline bench
@@ -61,6 +64,7 @@ enum Command {
     Status(status::StatusArgs),
     Explain(explain::ExplainArgs),
     CheckConfig(check_config::CheckConfigArgs),
+    Probe(probe::ProbeArgs),
     MockProvider(mock_provider::MockProviderArgs),
     Bench(bench::BenchArgs),
 }
@@ -98,6 +102,10 @@ fn run(command: Command) -> Result<(), Failure> {
             args.provider_files.install()?;
             check_config::run(&args, &mut io::stdout().lock())?
         }
+        Command::Probe(args) => {
+            args.provider_files.install()?;
+            in_runtime(probe::run(args, &mut io::stdout()))?
+        }
         Command::MockProvider(args) => in_runtime(mock_provider::run(args))?,
         Command::Bench(args) => in_runtime(bench::run(args, &mut io::stdout()))?,
     }
@@ -132,6 +140,8 @@ enum Failure {
     #[error(transparent)]
     CheckConfig(#[from] check_config::CheckConfigError),
     #[error(transparent)]
+    Probe(#[from] probe::ProbeError),
+    #[error(transparent)]
     MockProvider(#[from] mock_provider::MockProviderError),
     #[error(transparent)]
     Bench(#[from] bench::BenchError),
@@ -146,6 +156,7 @@ impl Failure {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Serve(serve::ServeFailure::Serve(error)) if error.is_mistake() => ExitCode::from(2),
+            Self::Probe(error) if error.is_usage() => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
@@ -156,6 +167,7 @@ impl Failure {
             | Self::Bench(bench::BenchError::Output(error))
             | Self::Simulate(simulate::SimulateFailure::Output(error))
             | Self::Explain(explain::ExplainError::Output(error))
+            | Self::Probe(probe::ProbeError::Io(error))
             | Self::CheckConfig(check_config::CheckConfigError::Io(error)) => error,
             _ => return false,
         };

@@ -171,6 +171,21 @@ pub(crate) fn inferred_window(observed: &ObservedBucket) -> Option<(Span, Span)>
     Some((window((reset - grain).max(0)), window(reset)))
 }
 
+/// The window that one answer tells: stated, or by limit, use and time until full where they agree on a usual length. `None`: it
+/// tells none.
+pub fn window_told(observed: &ObservedBucket) -> Option<Span> {
+    let from_figures = || {
+        let (least, most) = inferred_window(observed)?;
+        close(least, most, 1.5).then(|| usual_near(most))?
+    };
+    observed.window.or_else(from_figures)
+}
+
+/// The shortest window of a usual length that ends so long from now.
+pub fn window_at_least(reset: Span) -> Span {
+    round_up(reset)
+}
+
 const ROUND_WINDOWS_SECS: [i64; 9] = [1, 10, 60, 300, 900, 3_600, 86_400, 604_800, 2_678_400];
 
 fn round_up(span: Span) -> Span {

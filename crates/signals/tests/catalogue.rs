@@ -97,3 +97,51 @@ fn a_wrong_file_is_refused_and_says_where() {
     let error = Provider::parse("extends: opnai", "house", catalogue()).unwrap_err();
     assert!(matches!(error, CatalogueError::UnknownBase { base, .. } if base == "opnai"));
 }
+
+#[test]
+fn what_is_probed_is_inherited_and_where_never_is() {
+    let openai = catalogue().get("openai").and_then(Provider::probe).unwrap();
+    assert_eq!((openai.base_url, openai.key), (Some("https://api.openai.com"), ("authorization", "Bearer ")));
+    assert_eq!(openai.path_for("any"), "/v1/chat/completions");
+    assert_eq!(openai.body_for("m").unwrap()["model"], "m");
+
+    let gateway = Provider::parse("extends: openai", "gateway", catalogue()).unwrap();
+    let probe = gateway.probe().unwrap();
+    assert_eq!((probe.base_url, probe.model), (None, None), "its key must not go to OpenAI");
+    assert_eq!(probe.body, openai.body);
+
+    let same = "extends: openai\nprobe: {model: gpt-4o, headers: {x-team: a}}";
+    let same = Provider::parse(same, "OpenAI", catalogue()).unwrap();
+    let probe = same.probe().unwrap();
+    assert_eq!((probe.base_url, probe.model), (openai.base_url, Some("gpt-4o")));
+    assert_eq!(probe.headers, [("x-team", "a")]);
+
+    for (yaml, part) in [
+        ("probe: {base_url: api.example}", "https://"),
+        ("probe: {key: {header: X-Key}}", "lower case"),
+        ("probe: {call: {body: {}}}", "path"),
+        ("probe: {calls: 3}", "calls"),
+    ] {
+        let error = Provider::parse(yaml, "house", catalogue()).unwrap_err().to_string();
+        assert!(error.contains(part), "{yaml}: {error}");
+    }
+}
+
+#[test]
+fn keys_of_the_built_in_providers_are_sent_encrypted() {
+    let probes: Vec<_> = catalogue().providers().filter_map(Provider::probe).collect();
+    assert!(probes.len() > 20);
+    for probe in probes {
+        assert!(probe.base_url.is_none_or(|url| url.starts_with("https://") && !url.ends_with('/')), "{probe:?}");
+        assert!(probe.model.is_none() || probe.needs_model(), "{probe:?}");
+    }
+}
+
+#[test]
+fn the_example_of_the_manual_is_a_probe() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/probe.md")).unwrap();
+    let yaml = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let provider = Provider::parse(yaml, "brightwell", catalogue()).unwrap();
+    let probe = provider.probe().unwrap();
+    assert_eq!((probe.path_for("small-1").as_str(), probe.most_tokens), ("/v1/ask/small-1", Some(20)));
+}

@@ -43,11 +43,13 @@ impl Certificates {
         self.0.join("client.key")
     }
 
-    pub(super) fn server_cert(&self) -> PathBuf {
+    /// The certificate of a server at localhost or 127.0.0.1.
+    pub fn server_cert(&self) -> PathBuf {
         self.0.join("server.pem")
     }
 
-    pub(super) fn server_key(&self) -> PathBuf {
+    /// Its key.
+    pub fn server_key(&self) -> PathBuf {
         self.0.join("server.key")
     }
 }

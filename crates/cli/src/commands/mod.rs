@@ -5,6 +5,7 @@ pub(crate) mod check_config;
 pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod mock_provider;
+pub(crate) mod probe;
 pub(crate) mod provider_files;
 pub(crate) mod serve;
 pub(crate) mod simulate;

@@ -5,7 +5,8 @@ use std::path::Path;
 use crate::process::run;
 
 /// The commands, in the order of the help.
-const COMMANDS: [&str; 8] = ["serve", "demo", "simulate", "status", "explain", "check-config", "mock-provider", "bench"];
+const COMMANDS: [&str; 9] =
+    ["serve", "demo", "simulate", "status", "explain", "check-config", "probe", "mock-provider", "bench"];
 
 fn compare(name: &str, args: &[&str]) {
     let (status, help, errors) = run(args);

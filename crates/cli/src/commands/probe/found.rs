@@ -1,0 +1,165 @@
+//! What the answers show together: limits, windows, how they refill, what a call takes. Pure.
+
+use std::collections::BTreeSet;
+
+use paceline_core::plan::Refill;
+use paceline_core::shape::{window_at_least, window_told};
+use paceline_core::signal::{ObservedBucket, ObservedOwner, ResetMeans};
+use paceline_core::units::Span;
+use paceline_signals::{BucketReading, Meter, Provider, Reading};
+
+/// A window's end that moves by less than this stands still: times are rounded and answers take theirs.
+const STANDS: Span = Span::from_millis(1_500);
+
+/// One answer: when it came, counted from the first call, and what it said.
+#[derive(Clone, Debug)]
+pub(super) struct Sighting {
+    pub(super) at: Span,
+    pub(super) reading: Reading,
+}
+
+/// How sure a window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sureness {
+    /// The answer or the catalogue states it.
+    Stated,
+    /// What is left, the limit and the time until it is full agree on it.
+    Reckoned,
+    /// The shortest usual window in which the stated end lies: the true one may be longer.
+    AtLeast,
+}
+
+/// One limit that the answers told of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Bucket {
+    pub(super) name: String,
+    pub(super) meter: String,
+    pub(super) owner: ObservedOwner,
+    pub(super) limit: Option<u64>,
+    pub(super) remaining: Option<u64>,
+    pub(super) reset_in: Option<Span>,
+    pub(super) window: Option<(Span, Sureness)>,
+    pub(super) refill: Option<Refill>,
+    /// Where its days end.
+    pub(super) zone: Option<String>,
+    /// What one call took of it, where two answers agree.
+    pub(super) per_call: Option<u64>,
+    pub(super) headers: Vec<String>,
+}
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Found {
+    pub(super) buckets: Vec<Bucket>,
+    /// Look like limits, and no rule reads them.
+    pub(super) unread: Vec<String>,
+    /// A rule reads them, and the value fits no form.
+    pub(super) malformed: Vec<String>,
+}
+
+/// Puts the answers together.
+pub(super) fn found(provider: &Provider, sightings: &[Sighting]) -> Found {
+    let mut names: Vec<(String, ObservedOwner)> = Vec::new();
+    for bucket in sightings.iter().flat_map(|sighting| &sighting.reading.buckets) {
+        let key = (bucket.name.clone(), bucket.owner);
+        if bucket.observed().is_some() && !names.contains(&key) {
+            names.push(key);
+        }
+    }
+    let all = |pick: fn(&Reading) -> &Vec<String>| {
+        let names: BTreeSet<String> = sightings.iter().flat_map(|sighting| pick(&sighting.reading)).cloned().collect();
+        names.into_iter().collect()
+    };
+    Found {
+        buckets: names.iter().filter_map(|(name, owner)| bucket(provider, sightings, name, *owner)).collect(),
+        unread: all(|reading| &reading.signal.unread_headers),
+        malformed: all(|reading| &reading.signal.malformed_headers),
+    }
+}
+
+/// One bucket over all answers.
+fn bucket(provider: &Provider, sightings: &[Sighting], name: &str, owner: ObservedOwner) -> Option<Bucket> {
+    let is_it = |bucket: &&BucketReading| bucket.name == name && bucket.owner == owner;
+    let seen: Vec<(Span, ObservedBucket, &BucketReading)> = sightings
+        .iter()
+        .filter_map(|sighting| {
+            let reading = sighting.reading.buckets.iter().find(is_it)?;
+            Some((sighting.at, reading.observed()?, reading))
+        })
+        .collect();
+    let (_, last, reading) = seen.last()?;
+    // The IETF fields count requests where they do not say what; a name that the provider counts says it.
+    let counts = |name: &str| provider.meters().find(|meter| meter.name == name);
+    let meter = counts(name).or_else(|| counts(&last.meter));
+    let means = meaning(&seen);
+    let refill = refill(means, meter.as_ref());
+    let window = window(&seen, means, meter.as_ref());
+    Some(Bucket {
+        name: name.to_owned(),
+        meter: meter.as_ref().map_or(last.meter.as_str(), |meter| meter.name).to_owned(),
+        owner,
+        limit: last.limit,
+        remaining: last.remaining,
+        reset_in: last.reset_in,
+        zone: meter.as_ref().and_then(|meter| meter.zone).map(str::to_owned),
+        per_call: per_call(&seen),
+        headers: reading.fields.clone(),
+        window,
+        refill,
+    })
+}
+
+/// What resets mean: as told, else as two answers show. A window's end stands still, the time until full moves with what is used.
+fn meaning(seen: &[(Span, ObservedBucket, &BucketReading)]) -> ResetMeans {
+    let told = seen.iter().map(|(_, bucket, _)| bucket.reset_means).find(|means| *means != ResetMeans::Unspecified);
+    if let Some(told) = told {
+        return told;
+    }
+    let with_reset = seen.iter().filter_map(|(at, bucket, _)| Some((*at, bucket.reset_in?, bucket.remaining?)));
+    let ends: Vec<(Span, Span, u64)> = with_reset.collect();
+    let (Some(first), Some(last)) = (ends.first(), ends.last()) else { return ResetMeans::Unspecified };
+    let moved = (last.0 + last.1) - (first.0 + first.1);
+    if last.2 >= first.2 || last.0 == first.0 {
+        ResetMeans::Unspecified
+    } else if moved > STANDS && last.1 > first.1 {
+        ResetMeans::Full
+    } else if moved.as_micros().abs() <= STANDS.as_micros() && first.1 > Span::from_secs(3) {
+        ResetMeans::Window
+    } else {
+        ResetMeans::Unspecified
+    }
+}
+
+fn refill(means: ResetMeans, meter: Option<&Meter<'_>>) -> Option<Refill> {
+    meter.and_then(|meter| meter.refill).or(match means {
+        ResetMeans::Full => Some(Refill::Continuous),
+        ResetMeans::Window => Some(Refill::Window),
+        ResetMeans::Unspecified => None,
+    })
+}
+
+/// The window: stated in an answer, known to the catalogue, reckoned from an answer's figures, or bounded from below by the end.
+fn window(
+    seen: &[(Span, ObservedBucket, &BucketReading)],
+    means: ResetMeans,
+    meter: Option<&Meter<'_>>,
+) -> Option<(Span, Sureness)> {
+    let stated = seen.iter().find_map(|(_, bucket, _)| bucket.window).or(meter.and_then(|meter| meter.window));
+    if let Some(stated) = stated {
+        return Some((stated, Sureness::Stated));
+    }
+    let with_meaning = |bucket: &ObservedBucket| ObservedBucket { reset_means: means, ..bucket.clone() };
+    // The last answer has used the most, so that rounding matters least.
+    if let Some(reckoned) = seen.iter().rev().find_map(|(_, bucket, _)| window_told(&with_meaning(bucket))) {
+        return Some((reckoned, Sureness::Reckoned));
+    }
+    let longest = seen.iter().filter_map(|(_, bucket, _)| bucket.reset_in).max()?;
+    let is_end = means != ResetMeans::Full && longest > Span::ZERO;
+    is_end.then(|| (window_at_least(longest), Sureness::AtLeast))
+}
+
+/// What a call took, by how much less was left after the next one; a refill in between makes it come out less, so the most counts.
+fn per_call(seen: &[(Span, ObservedBucket, &BucketReading)]) -> Option<u64> {
+    let left: Vec<u64> = seen.iter().filter_map(|(_, bucket, _)| bucket.remaining).collect();
+    left.windows(2).filter_map(|pair| pair.first()?.checked_sub(*pair.last()?)).filter(|taken| *taken > 0).max()
+}
