@@ -1,6 +1,6 @@
 """Calls to rate-limited providers, paced for a whole fleet of workers.
 
-Importing this opens nothing, and imports neither grpc nor an SDK.
+Importing this opens nothing and imports no SDK.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _LATER = {
     "aiohttp": "paceline.transports",
     "wrap": "paceline.wrapping",
 }
-"""What needs grpc or an HTTP library, and where it is: imported when it is first used."""
+"""What needs protobuf or an HTTP library, and where it is: imported when it is first used."""
 
 
 def __getattr__(name: str) -> Any:

@@ -78,9 +78,9 @@ def begin(ask: Ask, context: Context, settings: Settings, defaults: Ask = _NO_DE
         if labels:
             request.labels.update(labels)
     if priority is not None:
-        request.priority = int(Priority.read(priority))  # type: ignore[assignment]
+        request.priority = int(Priority.read(priority))  # type: ignore[assignment, arg-type]
     if repeat is not None:
-        request.repeat = int(Repeat.read(repeat))  # type: ignore[assignment]
+        request.repeat = int(Repeat.read(repeat))  # type: ignore[assignment, arg-type]
     if max_wait is not None:
         request.max_wait.CopyFrom(to_proto(max_wait))
     if ask.run_time is not None:

@@ -42,7 +42,7 @@ class Denied(PacelineError):
 
 
 class GivenUp(PacelineError):
-    """The call was sent and failed, and is not to be sent again. Only where there is no answer or error of the caller's to hand on."""
+    """The call was sent and failed, and is not to be sent again, and the caller has no answer or error of its own to hand on."""
 
     def __init__(self, reported: Reported, last: object = None) -> None:
         """Says why."""

@@ -1,7 +1,8 @@
-"""One engine for each set of addresses in a process."""
+"""One engine for each set of addresses in a process, and none that a process has from its parent."""
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,32 @@ PATIENCE = 2.0
 
 _lock = threading.Lock()
 _engines: dict[tuple[tuple[str, ...], float], Engine] = {}
+_inherited: list[Engine] = []
+"""The parent's: their calls may end here as well, and say nothing."""
 
 
 def engine_for(addrs: tuple[str, ...], patience: float = PATIENCE) -> Engine:
     """The engine of this process for these addresses; nothing is opened before the first ask."""
     from paceline.engine.engine import Engine
 
-    with _lock:
-        engine = _engines.get((addrs, patience))
-        if engine is None:
-            engine = _engines[(addrs, patience)] = Engine(addrs, patience)
+    engine = _engines.get((addrs, patience))
+    if engine is None:
+        with _lock:
+            engine = _engines.get((addrs, patience))
+            if engine is None:
+                engine = _engines[(addrs, patience)] = Engine(addrs, patience)
     return engine
+
+
+def _begin_anew() -> None:
+    """In a child: what the parent holds is the parent's."""
+    global _lock
+    _lock = threading.Lock()
+    for engine in _engines.values():
+        engine.disown()
+        _inherited.append(engine)
+    _engines.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)

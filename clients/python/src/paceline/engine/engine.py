@@ -13,7 +13,7 @@ from paceline.engine import refusals
 from paceline.engine.beside import Beside
 from paceline.engine.blind import Blind
 from paceline.engine.keeper import Keeper
-from paceline.engine.session import Session, finish, wake
+from paceline.engine.session import Session, Wakes, finish, wake
 from paceline.engine.solo import Solo
 from paceline.exchange import Exchange, Kind, Lease
 from paceline.outcomes import Abandoned
@@ -34,6 +34,8 @@ class Engine:
         self.addrs = addrs
         self.patience = patience
         """In seconds: nobody answers for so long, and calls go on without the service."""
+        self.is_inherited = False
+        """It is the parent's: nothing is said for it here."""
         self.solo = Solo()
         self.blind = Blind()
         self.routes: dict[tuple[str, str], Session] = {}
@@ -48,6 +50,9 @@ class Engine:
 
     def begin(self, exchange: Exchange) -> None:
         """Says something to the service. `exchange` ends when it is answered, or when nobody answers in time."""
+        if self.is_inherited:
+            exchange.nobody = exchange.done = True
+            return
         if not self._is_started:
             self._start()
         if exchange.began == 0.0:
@@ -171,7 +176,7 @@ class Engine:
 
     def finish(self, exchange: Exchange) -> None:
         """Ends an exchange that no reader ends."""
-        wakes: dict[Any, list[Exchange]] = {}
+        wakes: Wakes = {}
         finish(exchange, wakes)
         wake(wakes)
         self.finished(exchange)
@@ -186,6 +191,13 @@ class Engine:
             self.give_back(exchange.lease)
         elif exchange.response.HasField("queued") and exchange.asked is not None:
             self.give_back_place(exchange.asked, exchange.response.queued.ticket)
+
+    def disown(self) -> None:
+        """In a child: what the parent holds is the parent's, and its connections are not kept open here."""
+        self.is_inherited = True
+        for replica in self.keeper.replicas.known:
+            if replica.session is not None:
+                replica.session.let_go()
 
     # The reports of a lease go one after the other: the service takes none after one with a higher number.
 

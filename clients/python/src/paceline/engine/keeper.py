@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from paceline.engine import discovery, rendezvous
 from paceline.engine.replicas import Replica, Replicas
-from paceline.engine.session import Session
+from paceline.engine.session import Session, Wakes, finish, wake
 from paceline.exchange import Exchange, Kind
 from paceline.steps import LONG_WAIT, tell_of_wait
 
@@ -30,6 +30,10 @@ IDLE_TICK = 1.0
 """The same while nothing is."""
 HANGS_AFTER = 1.0
 """A replica that says nothing at all for this long, although it was asked, is left."""
+PING_AFTER = 2.0
+"""A replica that has not said anything for this long, while calls wait or run, is asked for a sign of life."""
+PONG_WITHIN = 1.5
+"""It has this long for it: one that vanished without closing its connections is left within four seconds."""
 SLOW_AFTER = 2.0
 """An exchange that is not answered for this long by a replica that answers others is sent elsewhere."""
 KEPT_FOR = 60.0
@@ -196,21 +200,34 @@ class Keeper:
                 replica.session = Session(self.engine, replica.name)
                 replica.session.start()
             return
-        oldest = min((e.said_at for e in list(session.unanswered.values())), default=now)
-        opened_or_heard = session.heard_at
-        waits_to_open = not session.is_open and now - opened_or_heard > HANGS_AFTER
-        if waits_to_open or (now - oldest > HANGS_AFTER and opened_or_heard <= oldest):
+        if session.outbox:
+            session.flush()  # whoever was to do it is gone
+        unanswered = _snapshot(session.unanswered)
+        if self._is_dead(session, min((e.said_at for _, e in unanswered), default=now), now):
             self.broken(session, TimeoutError("it says nothing"))
             return
-        for cid, exchange in list(session.unanswered.items()):
+        for cid, exchange in unanswered:
             if now - exchange.said_at > SLOW_AFTER and session.unanswered.pop(cid, None) is not None:
                 self.say_again(exchange, 0.0, 0)
-        for exchange in list(session.held.values()):
+        for exchange in [e for _, e in _snapshot(session.held)]:
             waits = now - exchange.began
             if waits > LONG_WAIT and not exchange.is_logged and exchange.queued is not None:
                 exchange.is_logged = True
                 if exchange.asked is not None:
                     tell_of_wait(exchange.asked, exchange.queued, waits)
+
+    def _is_dead(self, session: Session, oldest: float, now: float) -> bool:
+        """Whether a replica is not there any more, although its connection is: it is asked, and says nothing at all."""
+        heard_at = session.heard_at
+        if not session.is_open:
+            return now - heard_at > HANGS_AFTER
+        if now - oldest > HANGS_AFTER and heard_at <= oldest:
+            return True
+        if session.pinged_at > heard_at:
+            return now - session.pinged_at > PONG_WITHIN
+        if now - heard_at > PING_AFTER and (session.held or session.leases):
+            session.ping(now)
+        return False
 
     def _found(self, found: discovery.Found) -> None:
         """A look-up has ended."""
@@ -291,7 +308,10 @@ class Keeper:
             if len(self._unplaced) < MOST_KEPT:
                 self._unplaced.append(twin)
             exchange.nobody = True
-            wakes_only(self.engine, exchange)
+            # Only wakes: what comes after the report is for its twin to do.
+            wakes: Wakes = {}
+            finish(exchange, wakes)
+            wake(wakes)
             return
         exchange.nobody = True
         self.engine.finish(exchange)
@@ -333,9 +353,14 @@ class Keeper:
         if self._unplaced or self._later or self._turns or self.replicas.silent_since is not None:
             return True
         sessions = [replica.session for replica in self.replicas.known if replica.session is not None]
-        return any(s.unanswered or s.held or not s.is_open for s in sessions) or any(
+        return any(s.unanswered or s.held or s.leases or s.outbox or not s.is_open for s in sessions) or any(
             replica.is_down for replica in self.replicas.known
         )
+
+
+def _snapshot(pending: dict[int, Exchange]) -> list[tuple[int, Exchange]]:
+    """All of them at one moment, while others put in and take out."""
+    return list(pending.copy().items())
 
 
 def _drained(pending: dict[int, Exchange]) -> list[Exchange]:
@@ -347,12 +372,3 @@ def _drained(pending: dict[int, Exchange]) -> list[Exchange]:
         except KeyError:
             taken.reverse()
             return taken
-
-
-def wakes_only(engine: Engine, exchange: Exchange) -> None:
-    """Wakes whoever waits, while the lease's order of reports is another one's to keep."""
-    from paceline.engine.session import finish, wake
-
-    wakes: dict = {}  # type: ignore[type-arg]
-    finish(exchange, wakes)
-    wake(wakes)

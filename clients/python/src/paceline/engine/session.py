@@ -1,18 +1,19 @@
 """One stream to one replica: what is said is put together as it comes, and answers go back to whoever waits for them.
 
-Three threads meet here, and no lock is taken on the way: callers put exchanges into a queue, the writer takes all that are there
-and makes one message of them, the reader hands answers out. Whoever takes an exchange out of `unanswered` or `held` may end it.
+Callers put exchanges into an outbox. On an event loop it is emptied once per turn of the loop, into one message; elsewhere at
+once, by whoever comes first, and those who come while that one writes are taken along. One thread reads and hands answers out.
+No lock is waited for on the way: whoever takes an exchange out of `unanswered` or `held` may end it.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-import queue
 import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from asyncio import _get_running_loop
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
 
 from paceline._proto import rate_limiter_pb2
 from paceline._proto.rate_limiter_pb2 import (
@@ -23,7 +24,8 @@ from paceline._proto.rate_limiter_pb2 import (
 )
 from paceline.asked import target_of
 from paceline.engine import wire
-from paceline.engine.transport import Broken, Stream
+from paceline.engine.frames import Broken
+from paceline.engine.transport import Stream
 from paceline.errors import PacelineError
 from paceline.exchange import Exchange, Kind, Lease
 from paceline.timing import Moment, to_proto
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("paceline")
 
+Wakes: TypeAlias = "dict[asyncio.AbstractEventLoop, list[Exchange]]"
+"""Who is to be woken, by loop."""
+
 MOST_AT_ONCE = 1_000
 """The most that is put into one message."""
 
@@ -45,20 +50,28 @@ class Session:
     def __init__(self, engine: Engine, replica: str) -> None:
         self.engine = engine
         self.replica = replica
-        self.outbox: queue.SimpleQueue[Exchange | None] = queue.SimpleQueue()
+        self.outbox: deque[Exchange] = deque()
         self.unanswered: dict[int, Exchange] = {}
         """Said, and not a word heard of it."""
         self.held: dict[int, Exchange] = {}
         """They have a place in line, and their decision follows."""
         self.leases: dict[str, Lease] = {}
         """Renewed by the service as long as the stream lives."""
-        self.is_open = False
-        """The service has taken it."""
         self.is_over = False
         self.heard_at = time.monotonic()
-        self._knows_bundles = False
+        self.pinged_at = 0.0
+        """When it was last asked for a sign of life."""
+        self.knows_bundles = False
+        self._pings = itertools.count(1)
         self._numbers = itertools.count(1)
-        self._stream: Stream | None = None
+        self._stream = Stream(replica, self.outbox, self._messages)
+        self._planned_on: object = None
+        """The loop that will empty the outbox."""
+
+    @property
+    def is_open(self) -> bool:
+        """The service has taken the stream."""
+        return self._stream.is_open
 
     def start(self) -> None:
         """Opens the stream, in a thread of its own that reads it until it ends."""
@@ -66,79 +79,84 @@ class Session:
         threading.Thread(target=self._live, name=name, daemon=True).start()
 
     def say(self, exchange: Exchange) -> None:
-        """Says it with all that is said in the same moment. One that comes after the end is placed elsewhere."""
+        """Says it with all that is said in the same moment. What comes after the end is placed elsewhere."""
         exchange.session = self
-        self.outbox.put(exchange)
+        self.outbox.append(exchange)
         if self.is_over:
             self.leave_to_others()
+            return
+        loop = _get_running_loop()
+        if loop is None:
+            self._stream.flush()
+        elif self._planned_on is not loop:
+            self._planned_on = loop
+            loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Writes what there is to be said."""
+        self._planned_on = None
+        self._stream.flush()
+
+    def ping(self, now: float) -> None:
+        """Asks for a sign of life."""
+        self.pinged_at = now
+        self._stream.ping(next(self._pings))
 
     def end(self) -> None:
         """The stream is not used any more; what it carried is for the keeper to take."""
         self.is_over = True
-        self.outbox.put(None)
-        stream = self._stream
-        if stream is not None:
-            stream.close()
+        self._stream.close()
+
+    def let_go(self) -> None:
+        """In a child: the parent's connection is not kept open here."""
+        self.is_over = True
+        self._stream.let_go()
 
     def leave_to_others(self) -> None:
         """What was never written goes elsewhere."""
         while True:
             try:
-                exchange = self.outbox.get_nowait()
-            except queue.Empty:
+                exchange = self.outbox.popleft()
+            except IndexError:
+                return
+            self.engine.place(exchange)
+
+    def _messages(self) -> list[bytes]:
+        """Makes messages of all that is in the outbox; one thread at a time does."""
+        outbox, now = self.outbox, time.monotonic()
+        batch: list[Exchange] = []
+        said: list[bytes] = []
+        while len(batch) < MOST_AT_ONCE:
+            try:
+                exchange = outbox.popleft()
+            except IndexError:
                 break
-            if exchange is not None:
-                self.engine.place(exchange)
-        self.outbox.put(None)
-
-    # The writer: grpc takes from this iterator in a thread of its own.
-
-    def _said(self) -> Iterator[bytes]:
-        outbox = self.outbox
-        while True:
-            first = outbox.get()
-            if first is None:
-                return
-            batch = [first]
-            while len(batch) < MOST_AT_ONCE:
-                try:
-                    more = outbox.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    outbox.put(None)
-                    break
-                batch.append(more)
-            now = time.monotonic()
-            said = [part for part in (self._encoded(exchange, now) for exchange in batch) if part]
-            if self.is_over:
-                for exchange in batch:
-                    if self.unanswered.pop(exchange.cid, None) is not None:
-                        self.engine.place(exchange)
-                return
-            yield from wire.bundles(said, self._knows_bundles)
+            batch.append(exchange)
+            part = self._encoded(exchange, now)
+            if part is not None:
+                said.append(part)
+        if self.is_over:
+            # The keeper may have looked before all of them were there.
+            for exchange in batch:
+                if self.unanswered.pop(exchange.cid, None) is not None:
+                    self.engine.place(exchange)
+            return []
+        return wire.bundles(said, self.knows_bundles)
 
     def _encoded(self, exchange: Exchange, now: float) -> bytes | None:
         """What is written for an exchange. From here on its answer may come."""
         if exchange.abandoned:
             # Its number still waits for an answer, unless it never was said.
-            is_waiting = exchange.cid in self.unanswered or exchange.cid in self.held
-            if exchange.session is self and is_waiting:
+            if exchange.cid in self.unanswered or exchange.cid in self.held:
                 return wire.cancel(exchange.cid)
             exchange.done = True
             return None
         cid = next(self._numbers)
         try:
-            if exchange.kind is Kind.ASK:
-                assert exchange.asked is not None
-                said = wire.acquire(cid, exchange.asked.message(now).SerializeToString())
-            elif exchange.kind is Kind.RELEASE:
-                said = wire.release(cid, _release(exchange).SerializeToString())
-            else:
-                said = wire.report(cid, _report(exchange, now).SerializeToString())
+            said = _said(exchange, cid, now)
         except Exception as error:  # whatever is wrong with one is no harm to the others
             exchange.problem = PacelineError(f"this cannot be said to the service: {error}")
-            self._finish_one(exchange)
+            self.engine.finish(exchange)
             return None
         exchange.cid, exchange.said_at = cid, now
         self.unanswered[cid] = exchange
@@ -149,39 +167,40 @@ class Session:
     def _live(self) -> None:
         problem: Exception
         try:
-            self._stream = stream = Stream(self.replica, self._said())
-            if self.is_over:
-                stream.close()
-            stream.wait_until_open()
-            self.is_open = True
-            self.heard_at = time.monotonic()
-            self.engine.tell_keeper(self.engine.keeper.opened, self)
-            for message in stream.messages():
-                self._read(message)
+            self._stream.connect()
+            was_open = False
+            for messages in self._stream.messages():
+                self._read(messages)
+                if not was_open and self._stream.is_open:
+                    was_open = True
+                    self.engine.tell_keeper(self.engine.keeper.opened, self)
         except Broken as broken:
             problem = broken
         except Exception as error:
             log.exception("the stream to a Paceline replica failed")
             problem = error
+        self._stream.let_go()
         self.engine.tell_keeper(self.engine.keeper.broken, self, problem)
 
-    def _read(self, message: bytes) -> None:
+    def _read(self, messages: list[bytes]) -> None:
         received = Moment.now()
         self.heard_at = received.steady
-        response = SessionResponse.FromString(message)
-        if response.takes_more:
-            self._knows_bundles = True
-        wakes: dict[asyncio.AbstractEventLoop, list[Exchange]] = {}
-        self._take(response, received, wakes)
-        for more in response.more:
-            self._take(more, received, wakes)
-        wake(wakes)
+        wakes: Wakes = {}
+        for message in messages:
+            response = SessionResponse.FromString(message)
+            if response.takes_more:
+                self.knows_bundles = True
+            self._take(response, received, wakes)
+            for more in response.more:
+                self._take(more, received, wakes)
+        if wakes:
+            wake(wakes)
 
     def _take(
         self,
         said: SessionResponse,
         received: Moment,
-        wakes: dict[asyncio.AbstractEventLoop, list[Exchange]],
+        wakes: Wakes,
     ) -> None:
         cid = said.correlation_id
         kind = said.WhichOneof("answer")
@@ -256,14 +275,8 @@ class Session:
             lease = Lease(answer.grant.lease_id, (target.provider, target.account), self.replica)
             self.engine.give_back(lease)
 
-    def _finish_one(self, exchange: Exchange) -> None:
-        wakes: dict[Any, list[Exchange]] = {}
-        finish(exchange, wakes)
-        wake(wakes)
-        self.engine.finished(exchange)
 
-
-def finish(exchange: Exchange, wakes: dict[asyncio.AbstractEventLoop, list[Exchange]]) -> None:
+def finish(exchange: Exchange, wakes: Wakes) -> None:
     """Ends an exchange: whoever waits blocking is woken here, whoever awaits with all others of the same loop."""
     exchange.done = True
     if exchange.loop is not None:
@@ -274,7 +287,7 @@ def finish(exchange: Exchange, wakes: dict[asyncio.AbstractEventLoop, list[Excha
         exchange.then(exchange)
 
 
-def wake(wakes: dict[asyncio.AbstractEventLoop, list[Exchange]]) -> None:
+def wake(wakes: Wakes) -> None:
     """Wakes each loop once."""
     for loop, exchanges in wakes.items():
         try:
@@ -297,6 +310,15 @@ def lease_of(exchange: Exchange, answer: AcquireResponse, replica: str) -> Lease
     target = target_of(grant.target) if grant.HasField("target") else exchange.asked.target
     where = replica if answer.degraded else None
     return Lease(grant.lease_id, (target.provider, target.account), where)
+
+
+def _said(exchange: Exchange, cid: int, now: float) -> bytes:
+    """An exchange as it is written at `now`."""
+    if exchange.kind is Kind.ASK and exchange.asked is not None:
+        return wire.acquire(cid, exchange.asked.message(now).SerializeToString())
+    if exchange.kind is Kind.RELEASE:
+        return wire.release(cid, _release(exchange).SerializeToString())
+    return wire.report(cid, _report(exchange, now).SerializeToString())
 
 
 def _report(exchange: Exchange, now: float) -> ReportRequest:

@@ -1,68 +1,172 @@
-"""A stream to one replica over grpcio. Nothing else in this package touches grpc, and nothing imports it before the first ask."""
+"""A stream to one replica over a socket of its own.
+
+gRPC's own library for Python is not used: across `os.fork` it crashes or hangs, in the parent as well, depending on its version
+and on settings that have to be made before its first import. A socket and threads of ours are simply left behind by a child.
+"""
 
 from __future__ import annotations
 
+import logging
+import socket
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import grpc
+from paceline.engine import frames
+from paceline.engine.frames import Broken
+
+log = logging.getLogger("paceline")
 
 METHOD = "/paceline.v1.RateLimiter/Session"
-OPTIONS: list[tuple[str, Any]] = [
-    # A replica that vanishes without closing its connections is found out by pings.
-    ("grpc.keepalive_time_ms", 2_000),
-    ("grpc.keepalive_timeout_ms", 1_500),
-    ("grpc.keepalive_permit_without_calls", 0),
-    ("grpc.http2.max_pings_without_data", 0),
-    # Each stream has a connection of its own, which goes with it.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_retries", 0),
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
-    # Tries are ours to time: a channel is made for each.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 2_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-    # A proxy between a worker and a service in its own network is never meant.
-    ("grpc.enable_http_proxy", 0),
-]
-
-
-class Broken(Exception):
-    """The stream is over: what is said about it, and whether the service said so itself."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
+CONNECT_WITHIN = 2.0
+"""A connection that takes longer is not coming, in seconds."""
+READ_AT_ONCE = 256 * 1024
+DO_NOT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 
 
 class Stream:
-    """One stream. `messages` reads it, in a thread of the reader's; `close` may be called by any."""
+    """One stream. One thread reads it; any may write, and whoever finds another one writing leaves its part to that one."""
 
-    def __init__(self, addr: str, said: Iterator[bytes]) -> None:
-        self._channel = grpc.insecure_channel(addr, options=OPTIONS)
-        # Messages are bytes here: they are written and read where bundles are known.
-        self._call: Any = self._channel.stream_stream(METHOD, None, None)(said)
+    def __init__(self, addr: str, outbox: deque[Any], take: Callable[[], list[bytes]]) -> None:
+        self._addr = addr
+        self._outbox = outbox
+        """Not empty: there is something to be said."""
+        self._take = take
+        """Takes what is in there and makes messages of it."""
+        self._wire = frames.Wire(addr, METHOD)
+        self._socket: socket.socket | None = None
+        self._writing = threading.Lock()
+        self._control: deque[bytes] = deque()
+        """Frames that go before all data."""
+        self._unsent = bytearray()
+        """Data that the service had no room for."""
+        self._is_closed = False
 
-    def wait_until_open(self) -> None:
-        """Returns when the service has taken the stream; raises `Broken`."""
-        self._guarded(self._call.initial_metadata)
+    @property
+    def is_open(self) -> bool:
+        """The service has taken the stream."""
+        return self._wire.is_open
 
-    def messages(self) -> Iterator[bytes]:
-        """What is said to us, until the stream ends; raises `Broken` then, however it ended."""
-        while True:
-            message: bytes | None = self._guarded(lambda: next(self._call, None))
-            if message is None:
-                raise Broken("OK", "the service ended the stream")
-            yield message
+    def connect(self) -> None:
+        """Opens the connection and says what comes first. Raises `Broken`."""
+        host, _, port = self._addr.rpartition(":")
+        try:
+            connected = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_WITHIN)
+            connected.settimeout(None)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.sendall(self._wire.opening)
+        except OSError as error:
+            raise Broken("UNAVAILABLE", f"no connection: {error}") from None
+        self._socket = connected
+        if self._is_closed:
+            self.close()
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes what there is to be said, as far as the service takes it. Never waits."""
+        while self._has_more():
+            if not self._writing.acquire(blocking=False):
+                return  # whoever writes takes it along, and looks again after that
+            is_handed_on = False
+            try:
+                is_handed_on = self._write()
+            except OSError as error:
+                log.debug("writing to the Paceline replica %s failed: %s", self._addr, error)
+                self.close()
+            except BaseException:  # an interrupt in mid-frame: what is written after it could not be read
+                self.close()
+                raise
+            finally:
+                if not is_handed_on:
+                    self._writing.release()
+            if is_handed_on:
+                return
+
+    def ping(self, nth: int) -> None:
+        """Asks the service for a sign of life."""
+        self._control.append(frames.ping(nth))
+        self.flush()
+
+    def messages(self) -> Iterator[list[bytes]]:
+        """What is said to us, as it comes in, until the stream ends; raises `Broken` then, however it ended.
+
+        An empty list is a sign of life.
+        """
+        wire, connected = self._wire, self._socket
+        while connected is not None:
+            try:
+                data = connected.recv(READ_AT_ONCE)
+            except OSError as error:
+                raise Broken("UNAVAILABLE", f"the connection broke: {error}") from None
+            if not data:
+                raise Broken("UNAVAILABLE", "the connection was closed")
+            messages, replies = wire.take(data)
+            if replies:
+                self._control.append(replies)
+            yield messages
+            if wire.is_ended():
+                wire.take(b"")
+            self.flush()  # replies, and data that there may be room for now
+        raise Broken("UNAVAILABLE", "the connection was given up")
 
     def close(self) -> None:
-        """Ends it now, whatever is under way."""
-        self._call.cancel()
-        self._channel.close()
+        """Ends it now, whatever is under way; whoever reads is told."""
+        self._is_closed = True
+        connected = self._socket
+        if connected is not None:
+            try:
+                connected.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                log.debug("the connection to %s was gone already", self._addr)
 
-    def _guarded(self, read: Callable[[], Any]) -> Any:
+    def let_go(self) -> None:
+        """Gives the socket back to the system, without a word to the other side: the reader does, or a child that inherits it."""
+        self._is_closed = True
+        connected, self._socket = self._socket, None
+        if connected is not None:
+            connected.close()
+
+    def _has_more(self) -> bool:
+        if self._socket is None or self._is_closed:
+            return False
+        return bool(self._control) or ((bool(self._unsent) or bool(self._outbox)) and self._wire.room > 0)
+
+    def _write(self) -> bool:
+        """Writes what there is, under the lock. Whether another thread goes on with it, and with the lock."""
+        pieces: list[bytes | memoryview] = []
+        while self._control:
+            pieces.append(self._control.popleft())
+        unsent = self._unsent
+        if not unsent:
+            for message in self._take():
+                unsent += frames.message(message)
+        room = self._wire.room
+        if unsent and room > 0:
+            part = bytes(unsent[:room])
+            del unsent[:room]
+            pieces += self._wire.data(part)
+        data = b"".join(pieces)
+        connected = self._socket
+        if not data or connected is None:
+            return False
         try:
-            said = read()
-        except grpc.RpcError as error:
-            raise Broken(error.code().name, error.details() or "") from None
-        return said
+            sent = connected.send(data, DO_NOT_WAIT)
+        except BlockingIOError:
+            sent = 0
+        if sent == len(data):
+            return False
+        # The system's buffer is full: the service does not read. Nobody's event loop waits for that.
+        rest = data[sent:]
+        threading.Thread(target=self._write_rest, args=(connected, rest), name="paceline-writer", daemon=True).start()
+        return True
+
+    def _write_rest(self, connected: socket.socket, rest: bytes) -> None:
+        try:
+            connected.sendall(rest)
+        except OSError as error:
+            log.debug("writing to the Paceline replica %s failed: %s", self._addr, error)
+            self.close()
+        finally:
+            self._writing.release()
+        self.flush()
