@@ -1,8 +1,11 @@
 //! One type for whichever store a service was told to use.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use paceline_core::history::Hour;
 use paceline_core::units::FleetTime;
 
 use crate::error::StoreError;
@@ -10,6 +13,7 @@ use crate::key::{RecordKey, ScopeKey};
 use crate::memory::MemoryStore;
 use crate::register::{Commit, Committed, Loaded, OnReached, Store};
 use crate::replica::{Announcement, Replica};
+use crate::tally::{Addition, Counters, Day, ScopeName};
 use crate::token::TokenKeys;
 
 /// A store that is chosen when the service starts. Clones are handles to the same store.
@@ -105,6 +109,38 @@ impl Store for AnyStore {
             Self::Memory(store) => store.retire(id).await,
             #[cfg(feature = "redis")]
             Self::Redis(store) => store.retire(id).await,
+        }
+    }
+
+    async fn add_tally(&self, scope: &ScopeKey, addition: Addition) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.add_tally(scope, addition).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.add_tally(scope, addition).await,
+        }
+    }
+
+    async fn tallies(&self, scope: &ScopeKey, hours: RangeInclusive<Hour>) -> Result<Vec<(Hour, Counters)>, StoreError> {
+        match self {
+            Self::Memory(store) => store.tallies(scope, hours).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.tallies(scope, hours).await,
+        }
+    }
+
+    async fn name_scopes(&self, day: Day, names: Vec<ScopeName>) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.name_scopes(day, names).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.name_scopes(day, names).await,
+        }
+    }
+
+    async fn named_scopes(&self, days: RangeInclusive<Day>) -> Result<BTreeSet<ScopeName>, StoreError> {
+        match self {
+            Self::Memory(store) => store.named_scopes(days).await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.named_scopes(days).await,
         }
     }
 

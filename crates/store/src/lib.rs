@@ -19,6 +19,7 @@ mod observe;
 mod redis;
 mod register;
 mod replica;
+mod tally;
 mod token;
 
 pub use any::AnyStore;
@@ -31,4 +32,5 @@ pub use observe::{Failure, Observer, Operation, Unobserved};
 pub use redis::{FirstLook, RedisStore, RedisUrl, UrlError};
 pub use register::{Commit, Committed, Expect, Loaded, OnReached, RecordWrite, Store, Version};
 pub use replica::{Announcement, REPLICA_LIFE, Replica};
+pub use tally::{Addition, Counters, Day, MOST_COUNTED, ScopeName};
 pub use token::{MOST_OLDER_KEYS, ROTATE_AFTER, TokenKey, TokenKeys};

@@ -1,16 +1,19 @@
 //! The trait that every store implements: a register per scope, with records beside it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use paceline_core::history::Hour;
 use paceline_core::units::FleetTime;
 
 use crate::codec::Header;
 use crate::error::StoreError;
 use crate::key::{RecordKey, ScopeKey};
 use crate::replica::{Announcement, Replica};
+use crate::tally::{Addition, Counters, Day, ScopeName};
 use crate::token::TokenKeys;
 
 /// Which value of a scope; zero: nothing is stored. It is the version in the value's header.
@@ -144,6 +147,36 @@ pub trait Store: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// Adds to the tallies of a scope, once however often it is called with the same addition. What is added to an hour that is kept no
+    /// more is passed over. The default keeps none, for stores of tests; the conformance suite asks for them.
+    fn add_tally(&self, scope: &ScopeKey, addition: Addition) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let _ = (scope, addition);
+        std::future::ready(Ok(()))
+    }
+
+    /// What all replicas have added to these hours of a scope, by hour, those without anything left out. Each hour is kept for
+    /// [`paceline_core::history::KEPT_HOURS`] after its end.
+    fn tallies(
+        &self,
+        scope: &ScopeKey,
+        hours: RangeInclusive<Hour>,
+    ) -> impl Future<Output = Result<Vec<(Hour, Counters)>, StoreError>> + Send {
+        let _ = (scope, hours);
+        std::future::ready(Ok(Vec::new()))
+    }
+
+    /// Remembers that these scopes were counted on a day, as long as that day's tallies are kept.
+    fn name_scopes(&self, day: Day, names: Vec<ScopeName>) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let _ = (day, names);
+        std::future::ready(Ok(()))
+    }
+
+    /// The scopes that were counted on these days.
+    fn named_scopes(&self, days: RangeInclusive<Day>) -> impl Future<Output = Result<BTreeSet<ScopeName>, StoreError>> + Send {
+        let _ = days;
+        std::future::ready(Ok(BTreeSet::new()))
+    }
+
     /// `tell` is called whenever what is stored may not be what it was: the server was reached anew, and may be another one by
     /// now, or it has forgotten what all replicas share. Must be quick, and may be called more often than that.
     fn on_reached(&self, tell: OnReached) {
@@ -190,6 +223,26 @@ impl<S: Store> Store for Arc<S> {
 
     fn try_writing(&self, scope: &ScopeKey) -> impl Future<Output = Result<(), StoreError>> + Send {
         S::try_writing(self, scope)
+    }
+
+    fn add_tally(&self, scope: &ScopeKey, addition: Addition) -> impl Future<Output = Result<(), StoreError>> + Send {
+        S::add_tally(self, scope, addition)
+    }
+
+    fn tallies(
+        &self,
+        scope: &ScopeKey,
+        hours: RangeInclusive<Hour>,
+    ) -> impl Future<Output = Result<Vec<(Hour, Counters)>, StoreError>> + Send {
+        S::tallies(self, scope, hours)
+    }
+
+    fn name_scopes(&self, day: Day, names: Vec<ScopeName>) -> impl Future<Output = Result<(), StoreError>> + Send {
+        S::name_scopes(self, day, names)
+    }
+
+    fn named_scopes(&self, days: RangeInclusive<Day>) -> impl Future<Output = Result<BTreeSet<ScopeName>, StoreError>> + Send {
+        S::named_scopes(self, days)
     }
 
     fn on_reached(&self, tell: OnReached) {

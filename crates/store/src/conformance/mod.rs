@@ -9,6 +9,7 @@ mod expiry;
 mod racing;
 mod replicas;
 mod swapping;
+mod tallies;
 #[cfg(test)]
 mod tests;
 
@@ -59,6 +60,13 @@ pub async fn run<H: Harness>(harness: &H) {
     expiry::lives_are_bounded(harness).await;
     expiry::renewing_prolongs(harness).await;
     expiry::a_lost_value_is_no_old_version(harness).await;
+    tallies::additions_of_all_are_summed(harness).await;
+    tallies::an_addition_counts_once(harness).await;
+    tallies::hours_and_scopes_stand_apart(harness).await;
+    tallies::no_addition_of_a_race_is_lost(harness).await;
+    tallies::sums_stay_exact_and_bounded(harness).await;
+    tallies::what_is_over_is_not_kept(harness).await;
+    tallies::scopes_are_named_by_day(harness).await;
     time_goes_forward(harness).await;
     token_keys_are_common(harness).await;
     replicas::all_see_each_other(harness).await;

@@ -1,17 +1,20 @@
 //! The suite itself: a store with a fault does not pass.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
+use paceline_core::history::Hour;
 use paceline_core::units::{FleetTime, Span};
 
-use super::{Harness, expiry, racing, swapping};
+use super::{Harness, expiry, racing, swapping, tallies};
 use crate::error::StoreError;
 use crate::key::{RecordKey, ScopeKey};
 use crate::memory::MemoryStore;
 use crate::register::{Commit, Committed, Expect, Loaded, Store};
 use crate::replica::{Announcement, Replica};
+use crate::tally::{Addition, Counters};
 use crate::token::TokenKeys;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -22,6 +25,10 @@ enum Fault {
     Overwrites,
     /// Keeps values for as long as it may.
     Forgetless,
+    /// Does not know an addition again.
+    AddsTwice,
+    /// Keeps no tallies.
+    CountsNothing,
 }
 
 struct Faulty {
@@ -52,8 +59,20 @@ impl Store for Faulty {
             }
             Fault::Overwrites => commit.records.iter_mut().for_each(|record| record.must_be = Expect::Anything),
             Fault::Forgetless => commit.keep_until = FleetTime::MAX,
+            Fault::AddsTwice | Fault::CountsNothing => {}
         }
         self.inside.commit(scope, commit).await
+    }
+
+    async fn add_tally(&self, scope: &ScopeKey, addition: Addition) -> Result<(), StoreError> {
+        match self.fault {
+            Fault::CountsNothing => Ok(()),
+            _ => self.inside.add_tally(scope, Addition { writer: rand::random(), ..addition }).await,
+        }
+    }
+
+    async fn tallies(&self, scope: &ScopeKey, hours: RangeInclusive<Hour>) -> Result<Vec<(Hour, Counters)>, StoreError> {
+        self.inside.tallies(scope, hours).await
     }
 
     fn now(&self) -> FleetTime {
@@ -115,4 +134,16 @@ async fn overwriting_is_caught() {
 #[should_panic(expected = "3 s later")]
 async fn living_too_long_is_caught() {
     expiry::values_and_records_live_as_long_as_told(&Bench::with(Fault::Forgetless)).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "left: Some({\"a\": 7})")]
+async fn adding_twice_is_caught() {
+    tallies::an_addition_counts_once(&Bench::with(Fault::AddsTwice)).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "left: None")]
+async fn counting_nothing_is_caught() {
+    tallies::additions_of_all_are_summed(&Bench::with(Fault::CountsNothing)).await;
 }

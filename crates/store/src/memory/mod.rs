@@ -6,22 +6,27 @@
 mod due;
 mod records;
 mod shard;
+mod tallies;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use paceline_core::history::Hour;
 use paceline_core::units::{FleetTime, Span};
 
 use self::shard::{Shard, Usage};
+use self::tallies::Tallies;
 use crate::error::StoreError;
 use crate::key::{RecordKey, ScopeKey};
 use crate::register::{Commit, Committed, Loaded, Store};
 use crate::replica::{Announcement, Replica};
+use crate::tally::{Addition, Counters, Day, ScopeName};
 use crate::token::{ROTATE_AFTER, TokenKey, TokenKeys};
 
 /// Tells fleet time; must never go back.
@@ -42,6 +47,7 @@ pub struct MemoryStore {
     clock: Clock,
     signing: Mutex<Signing>,
     replicas: Mutex<BTreeMap<u32, Replica>>,
+    tallies: Mutex<Tallies>,
 }
 
 /// The token keys, and since when the current one signs.
@@ -67,6 +73,7 @@ impl MemoryStore {
             limit_bytes: DEFAULT_LIMIT_BYTES,
             signing: Mutex::new(Signing { keys: TokenKeys::new(TokenKey::random()), since: clock() }),
             replicas: Mutex::default(),
+            tallies: Mutex::default(),
             clock,
         }
     }
@@ -150,6 +157,27 @@ impl Store for MemoryStore {
     async fn retire(&self, id: u32) -> Result<(), StoreError> {
         lock(&self.replicas).remove(&id);
         Ok(())
+    }
+
+    async fn add_tally(&self, scope: &ScopeKey, addition: Addition) -> Result<(), StoreError> {
+        let now = self.now();
+        self.make_room(now, tallies::size_of(&addition))?;
+        lock(&self.tallies).add(scope, addition, now, &self.used);
+        Ok(())
+    }
+
+    async fn tallies(&self, scope: &ScopeKey, hours: RangeInclusive<Hour>) -> Result<Vec<(Hour, Counters)>, StoreError> {
+        Ok(lock(&self.tallies).read(scope, hours, self.now()))
+    }
+
+    async fn name_scopes(&self, day: Day, names: Vec<ScopeName>) -> Result<(), StoreError> {
+        let now = self.now();
+        lock(&self.tallies).name(day, names, now);
+        Ok(())
+    }
+
+    async fn named_scopes(&self, days: RangeInclusive<Day>) -> Result<BTreeSet<ScopeName>, StoreError> {
+        Ok(lock(&self.tallies).names(days, self.now()))
     }
 }
 

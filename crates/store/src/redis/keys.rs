@@ -8,10 +8,12 @@
 
 use std::sync::Arc;
 
+use paceline_core::history::Hour;
 use paceline_core::units::{FleetTime, Span};
 
 use crate::key::ScopeKey;
 use crate::life::{LONGEST_LIFE, SHORTEST_LIFE};
+use crate::tally::Day;
 
 /// How long records live at most, by class. Most leases end within the first two; none with what follows it lives longer than
 /// the third; the last is for whatever a writer may ask for.
@@ -45,6 +47,16 @@ impl Keys {
     /// Two that stand beside a scope's value and are never read.
     pub(super) fn trial(&self, scope: &ScopeKey) -> [String; 2] {
         ["t", "t:h"].map(|name| format!("{}:{{{scope}}}:{name}", self.prefix))
+    }
+
+    /// What became of a scope's calls in an hour.
+    pub(super) fn tally(&self, scope: &ScopeKey, hour: Hour) -> String {
+        format!("{}:{{{scope}}}:w:{}", self.prefix, hour.0)
+    }
+
+    /// The names of the scopes that were counted on a day.
+    pub(super) fn names(&self, day: Day) -> String {
+        format!("{}:names:{}", self.prefix, day.0)
     }
 
     /// The hashes in which a record of a scope may lie at `now`: two for each class, the present generation first.
@@ -108,12 +120,13 @@ mod tests {
         let tag = format!("paceline:{{{scope}}}:");
         let mut all = vec![keys.value(&scope)];
         all.extend(keys.hashes(&scope, NOW));
+        all.push(keys.tally(&scope, Hour::of(NOW)));
         for key in &all {
             assert!(key.starts_with(&tag) && key.matches(['{', '}']).count() == 2, "{key}");
         }
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), 1 + HASHES, "all differ");
+        assert_eq!(all.len(), 2 + HASHES, "all differ");
     }
 
     #[test]

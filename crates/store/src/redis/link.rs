@@ -1,6 +1,6 @@
 //! One connection: many requests on their way at once, answered in their order.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct Link {
     ended: Arc<AtomicBool>,
     driver: OnceLock<AbortHandle>,
     /// Scripts that were sent in full here, by their bits: the server has them, unless they are flushed.
-    scripts: AtomicU8,
+    scripts: AtomicU16,
     /// When the last answer came, in microseconds after `born`.
     answered: AtomicU64,
     born: Instant,
@@ -55,7 +55,7 @@ impl Link {
             endpoint,
             ended,
             driver: OnceLock::from(task.abort_handle()),
-            scripts: AtomicU8::new(0),
+            scripts: AtomicU16::new(0),
             answered: AtomicU64::new(0),
             born: Instant::now(),
         }

@@ -23,12 +23,16 @@ mod routes;
 mod script;
 mod secret;
 mod sentinel;
+mod tallies;
 mod url;
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use paceline_core::history::Hour;
 use paceline_core::units::FleetTime;
 use tokio::sync::Notify;
 use tokio::sync::watch;
@@ -50,6 +54,7 @@ use crate::key::{RecordKey, ScopeKey};
 use crate::observe::{Observer, Operation};
 use crate::register::{Commit, Committed, Loaded, OnReached, Store};
 use crate::replica::{Announcement, Replica};
+use crate::tally::{Addition, Counters, Day, ScopeName};
 use crate::token::TokenKeys;
 
 /// A store at Redis or Valkey. It connects by itself, and again when a connection is lost; requests meanwhile fail at once.
@@ -153,6 +158,22 @@ impl Store for RedisStore {
 
     async fn retire(&self, id: u32) -> Result<(), StoreError> {
         self.fleet.retire(id).await
+    }
+
+    async fn add_tally(&self, scope: &ScopeKey, addition: Addition) -> Result<(), StoreError> {
+        tallies::add(&self.courier, &self.keys, scope, addition, self.now()).await
+    }
+
+    async fn tallies(&self, scope: &ScopeKey, hours: RangeInclusive<Hour>) -> Result<Vec<(Hour, Counters)>, StoreError> {
+        tallies::read(&self.courier, &self.keys, scope, hours, self.now()).await
+    }
+
+    async fn name_scopes(&self, day: Day, names: Vec<ScopeName>) -> Result<(), StoreError> {
+        tallies::name(&self.courier, &self.keys, day, &names, self.now()).await
+    }
+
+    async fn named_scopes(&self, days: RangeInclusive<Day>) -> Result<BTreeSet<ScopeName>, StoreError> {
+        tallies::names(&self.courier, &self.keys, days, self.now()).await
     }
 
     fn on_reached(&self, tell: OnReached) {

@@ -35,6 +35,12 @@ pub(super) static META: Script = Script::new(4, include_str!("meta.lua"));
 pub(super) static SWAP: Script = Script::new(5, include_str!("swap.lua"));
 /// Tries to write; see `trial.lua`.
 pub(super) static TRIAL: Script = Script::new(6, include_str!("trial.lua"));
+/// Adds to tallies; see `tally.lua`.
+pub(super) static TALLY: Script = Script::new(7, include_str!("tally.lua"));
+/// Names scopes; see `names.lua`.
+pub(super) static NAMES: Script = Script::new(8, include_str!("names.lua"));
+/// Reads whole hashes; see `hashes.lua`.
+pub(super) static HASHES: Script = Script::new(9, include_str!("hashes.lua"));
 
 /// A script of ours.
 #[derive(Debug)]
@@ -66,7 +72,7 @@ impl Script {
     }
 
     /// One that no other script has.
-    pub(super) const fn bit(&self) -> u8 {
+    pub(super) const fn bit(&self) -> u16 {
         1 << self.number
     }
 
@@ -403,7 +409,7 @@ mod tests {
     /// RC02: scripts touch no key that was not declared, so that a cluster knows where they belong.
     #[test]
     fn scripts_touch_declared_keys_alone() {
-        for script in [&COMMIT, &RECORDS, &LOAD, &REPAIR, &META, &SWAP, &TRIAL] {
+        for script in [&COMMIT, &RECORDS, &LOAD, &REPAIR, &META, &SWAP, &TRIAL, &TALLY, &NAMES, &HASHES] {
             let code: Vec<&str> = script.source.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
             let code = code.join("\n");
             let mut calls = code.split("redis.call(").skip(1).peekable();
