@@ -462,13 +462,13 @@ impl<S: Store> Actor<S> {
     /// What holds whatever becomes of the commit.
     pub(crate) fn tell(&mut self, state: &mut State, fx: &mut Effects, decided_at: FleetTime) {
         self.answer(state, std::mem::take(&mut fx.replies), decided_at);
-        std::mem::take(&mut fx.events).into_iter().for_each(|event| self.recorder.record(event));
+        std::mem::take(&mut fx.events).into_iter().for_each(|event| self.recorder.record(event, decided_at));
     }
 
     /// What the commit made true.
     fn tell_on_commit(&mut self, state: &mut State, fx: Effects, decided_at: FleetTime) {
         self.answer(state, fx.replies_on_commit, decided_at);
-        fx.events_on_commit.into_iter().for_each(|event| self.recorder.record(event));
+        fx.events_on_commit.into_iter().for_each(|event| self.recorder.record(event, decided_at));
     }
 
     pub(crate) fn answer(&self, state: &mut State, replies: Vec<(ReplyId, Reply)>, decided_at: FleetTime) {

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::actor::{Actor, INBOX, Message};
 use crate::api::{AcquireRequest, Answer, CallError, Denied, ReportAnswer, ReportRequest, Target};
 use crate::gauges::Gauges;
+use crate::history::Ledgers;
 use crate::inputs::{release_lease_input, release_ticket_input, report_input};
 use crate::lead::{Lead, LeadCell};
 use crate::metrics::Recorder;
@@ -68,6 +69,7 @@ pub(crate) struct Inner<S> {
     /// How many scopes this replica decides without the store.
     degraded: Arc<AtomicU64>,
     registry: Registry,
+    ledgers: Ledgers,
 }
 
 #[derive(Clone)]
@@ -100,6 +102,7 @@ impl<S: Store> Coordinator<S> {
             seats: Seats::new(MOST_HELD),
             degraded: Arc::default(),
             registry: Registry::default(),
+            ledgers: Ledgers::default(),
         });
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_load(move || weak.upgrade().map(|inner| inner.load()).unwrap_or_default());
@@ -353,7 +356,7 @@ impl<S: Store> Coordinator<S> {
             provider: Arc::from(target.provider.as_str()),
             account: Arc::from(target.account.as_str()),
         };
-        let recorder = Recorder::new(self.0.telemetry.clone(), target);
+        let recorder = Recorder::new(self.0.telemetry.clone(), self.0.ledgers.of(key, &target), target);
         tokio::spawn(Actor { inner: self.0.clone(), key, inbox, scope, gauges, lead, recorder }.run());
         scopes.insert(key, handle.clone());
         handle
@@ -448,6 +451,10 @@ impl<S> Inner<S> {
 
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    pub(crate) fn ledgers(&self) -> &Ledgers {
+        &self.ledgers
     }
 
     /// Where others reach this replica.

@@ -13,6 +13,7 @@ mod family;
 mod flight;
 mod front;
 mod gauges;
+mod history;
 mod inputs;
 mod lead;
 mod lease_body;
@@ -35,6 +36,7 @@ mod wire;
 
 pub use configured::Configured;
 pub use front::{Coordinator, Options};
+pub use history::ScopeHistory;
 pub use inputs::{ask_input, release_lease_input, release_ticket_input, report_input};
 pub use lead::Lead;
 pub use record::{CallKey, Kept, Record};

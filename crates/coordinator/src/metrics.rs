@@ -4,21 +4,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use paceline_core::report::Outcome;
+use paceline_core::units::FleetTime;
 use paceline_telemetry::{AcquireOutcome, ReportOutcome, ScopeLabels, StateLoss, Status, Telemetry, UnitsKind};
 
 use crate::api::Target;
+use crate::history::Ledger;
 use crate::scope::{DecidedAs, Event};
 
 /// The recorder of one scope; it keeps the labels of the models it has seen.
 pub(crate) struct Recorder {
     telemetry: Telemetry,
+    /// Where calls are counted for later.
+    ledger: Option<Arc<Ledger>>,
     target: Target,
     labels: HashMap<Arc<str>, ScopeLabels>,
 }
 
 impl Recorder {
-    pub(crate) fn new(telemetry: Telemetry, target: Target) -> Self {
-        Self { telemetry, target, labels: HashMap::new() }
+    pub(crate) fn new(telemetry: Telemetry, ledger: Option<Arc<Ledger>>, target: Target) -> Self {
+        Self { telemetry, ledger, target, labels: HashMap::new() }
     }
 
     pub(crate) fn conflict(&self) {
@@ -33,9 +37,13 @@ impl Recorder {
         self.telemetry.state_merged(loss);
     }
 
-    pub(crate) fn record(&mut self, event: Event) {
+    /// Counts what a step at `now` brought about.
+    pub(crate) fn record(&mut self, event: Event, now: FleetTime) {
+        if let Some(ledger) = &self.ledger {
+            ledger.note(&event, now);
+        }
         match event {
-            Event::Decided { model, class, outcome, delays } => {
+            Event::Decided { model, class, outcome, delays, .. } => {
                 let labels = self.labels_of(&model);
                 let (outcome, reason) = match outcome {
                     DecidedAs::Granted => (AcquireOutcome::Granted, ""),
@@ -78,7 +86,7 @@ impl Recorder {
                 let labels = self.labels_of(&model);
                 self.telemetry.learned_limit_flap(&labels);
             }
-            Event::Used { model, is_retry, units } => {
+            Event::Used { model, is_retry, units, .. } => {
                 let labels = self.labels_of(&model);
                 let kind = if is_retry { UnitsKind::Retry } else { UnitsKind::First };
                 for of in units {
@@ -103,6 +111,8 @@ impl Recorder {
                 let labels = self.labels_of(&model);
                 self.telemetry.prevented(&labels);
             }
+            // Counted in the history alone.
+            Event::Spoilt { .. } => {}
             Event::Repaired(fields) => self.repaired(fields),
         }
     }

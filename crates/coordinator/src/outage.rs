@@ -65,7 +65,7 @@ impl<S: Store> Actor<S> {
             let value = codec::decode(&flight.bytes, now).ok().map(|decoded| decoded.value);
             let (replies, events) = self.scope.land_alone(flight.fx, LostCommit::new(flight.lineage, value), now);
             self.answer(state, replies, flight.decided_at);
-            events.into_iter().for_each(|event| self.recorder.record(event));
+            events.into_iter().for_each(|event| self.recorder.record(event, now));
         }
         self.begin_unread(state, now);
         let written = state.memory.as_ref().and_then(|memory| memory.value(now)).unwrap_or_default();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use paceline_core::alone::{Alone, divide};
 use paceline_core::denial::{Denial, Reason};
+use paceline_core::mode::Mode;
 use paceline_core::plan::{GroupPlan, StoreDown};
 use paceline_core::queue::AskId;
 use paceline_core::report;
@@ -153,12 +154,8 @@ impl Scope {
         let Some((waiting, delays)) = self.queue.remove(id, now) else { return };
         let Some(call) = self.forget_call(id) else { return };
         let denial = store_is_away();
-        let event = Event::Decided {
-            model: Arc::from(model),
-            class: waiting.ask.class,
-            outcome: DecidedAs::Denied(denial.reason),
-            delays: delays.clone(),
-        };
+        let outcome = DecidedAs::Denied(denial.reason);
+        let event = Event::decided(&call.input.request, waiting.ask.class, Mode::Enforce, outcome, delays.clone());
         fx.answer(call.reply, reply_to(call.report, Ok(Answer::Denied(Box::new(Denied { denial, delays })))), Some(event));
     }
 

@@ -47,12 +47,7 @@ impl Scope {
         };
         let (record, grant) = self.record(&lease, &ask, &call, &slot, watched, now);
         self.move_flight(ask.class, None, Some(slot.hold_until));
-        let event = Event::Decided {
-            model: Arc::from(call.input.request.target.model.as_str()),
-            class: ask.class,
-            outcome: DecidedAs::Granted,
-            delays: slot.delays.clone(),
-        };
+        let event = Event::decided(&call.input.request, ask.class, mode, DecidedAs::Granted, slot.delays.clone());
         // A key that was given back has a record already; any other must be new, which is sure where all records are known.
         let must_be_new = !self.records.contains_key(&call.input.key) && self.may_meet_strangers(now);
         let record = Arc::new(record);

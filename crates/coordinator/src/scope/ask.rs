@@ -382,10 +382,13 @@ fn history_after(lease: &Lease) -> History {
     History { waited: lease.history.waited + lease.waited(), paid_attempts: lease.history.paid_attempts }
 }
 
+/// Why a watched call would have been refused whose name is another call's.
+pub(crate) const NAME_TAKEN: &str = "already_exists";
+
 /// A watched call that would have been refused because its name is another call's.
 fn misnamed(input: &AskInput) -> Event {
     let model = Arc::from(input.request.target.model.as_str());
-    Event::Watched { model, wait: Span::ZERO, denied: Some("already_exists") }
+    Event::Watched { model, wait: Span::ZERO, denied: Some(NAME_TAKEN) }
 }
 
 fn other_call(input: &AskInput) -> CallError {

@@ -1,9 +1,8 @@
 //! What a call is refused for before it gets a place: attempts, deadlines, the retry budget, a full line.
 
-use std::sync::Arc;
-
 use paceline_core::denial::{Denial, Reason};
 use paceline_core::lease::Repeat;
+use paceline_core::mode::Mode;
 use paceline_core::plan::{Class, ClassPolicy};
 use paceline_core::queue::{Ask, MOST_WAITING_IN_GROUP};
 use paceline_core::retry_budget;
@@ -100,11 +99,7 @@ fn too_late(input: &AskInput, ask: &Ask, now: FleetTime) -> Option<Denial> {
 
 /// Answers an ask with a refusal.
 pub(super) fn deny(reply: ReplyId, input: &AskInput, report: Option<Box<ReportAnswer>>, denied: Denied, fx: &mut Effects) {
-    let event = Event::Decided {
-        model: Arc::from(input.request.target.model.as_str()),
-        class: input.request.class,
-        outcome: DecidedAs::Denied(denied.denial.reason),
-        delays: Vec::new(),
-    };
+    let outcome = DecidedAs::Denied(denied.denial.reason);
+    let event = Event::decided(&input.request, input.request.class, Mode::Enforce, outcome, Vec::new());
     fx.answer(reply, reply_to(report, Ok(Answer::Denied(Box::new(denied)))), Some(event));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use paceline_core::delays::DelayPart;
 use paceline_core::denial::Reason;
+use paceline_core::mode::Mode;
 use paceline_core::plan::Class;
 use paceline_core::queue::Ask;
 use paceline_core::report::Outcome;
@@ -13,7 +14,7 @@ use paceline_core::units::{FleetTime, Span};
 
 use super::lost::Return;
 use super::{Call, Elsewhere, Input, Quote, ScopeView};
-use crate::api::{Answer, CallError, ReportAnswer};
+use crate::api::{AcquireRequest, Answer, CallError, ReportAnswer};
 use crate::record::{CallKey, Kept};
 
 /// Names a caller that waits for an answer; given by the loop.
@@ -83,6 +84,10 @@ pub enum Event {
         model: Arc<str>,
         /// In which class.
         class: Class,
+        /// What is done with calls like it.
+        mode: Mode,
+        /// Whether it was not the first attempt.
+        is_retry: bool,
         /// What.
         outcome: DecidedAs,
         /// The wait by cause.
@@ -106,9 +111,18 @@ pub enum Event {
     Used {
         /// For which model.
         model: Arc<str>,
+        /// What was done with it.
+        mode: Mode,
         /// Whether it was not the first attempt.
         is_retry: bool,
         /// What it used.
+        units: Vec<UnitsOf>,
+    },
+    /// The provider refused a call that was sent.
+    Spoilt {
+        /// What was done with it.
+        mode: Mode,
+        /// What it used all the same.
         units: Vec<UnitsOf>,
     },
     /// Answers of the account name another organisation than before.
@@ -173,6 +187,33 @@ pub struct ReportEvent {
     pub refusal_source: Option<Source>,
     /// Headers that nothing read.
     pub unread: Vec<String>,
+    /// How the attempt ended; `None`: it goes on, or its end is known already.
+    pub ended: Option<EndedAs>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedAs {
+    /// What was done with it.
+    pub mode: Mode,
+    /// Whether the provider refused it for its rate or its load.
+    pub is_refused: bool,
+    /// Whether the answer told anything about limits: a bucket, or how long to wait.
+    pub tells: bool,
+}
+
+impl Event {
+    /// How an ask ended.
+    pub(super) fn decided(
+        request: &AcquireRequest,
+        class: Class,
+        mode: Mode,
+        outcome: DecidedAs,
+        delays: Vec<DelayPart>,
+    ) -> Self {
+        let model = Arc::from(request.target.model.as_str());
+        Self::Decided { model, class, mode, is_retry: request.attempt > 1, outcome, delays }
+    }
 }
 
 /// What a step brought about. Whatever follows from a change of the value waits for its commit.

@@ -43,7 +43,8 @@ use crate::record::{CallKey, Kept, Record};
 use crate::settings::Settings;
 use crate::token::Keyring;
 
-pub use effects::{DecidedAs, Effects, Event, RecordChange, Reply, ReplyId, ReportEvent, UnitsOf};
+pub(crate) use ask::NAME_TAKEN;
+pub use effects::{DecidedAs, Effects, EndedAs, Event, RecordChange, Reply, ReplyId, ReportEvent, UnitsOf};
 pub(crate) use input::GivenBack;
 pub(crate) use input::Served;
 pub use input::{AskInput, Input, ReleaseInput, ReportInput, TeachInput};
@@ -424,12 +425,8 @@ impl Scope {
             Decision::Denied(mut denial, delays) => {
                 self.explain_alone(&mut denial);
                 ask::explain_lowered(&mut denial, &call.input, ask.class);
-                let event = Event::Decided {
-                    model: Arc::from(call.input.request.target.model.as_str()),
-                    class: ask.class,
-                    outcome: DecidedAs::Denied(denial.reason),
-                    delays: delays.clone(),
-                };
+                let outcome = DecidedAs::Denied(denial.reason);
+                let event = Event::decided(&call.input.request, ask.class, Mode::Enforce, outcome, delays.clone());
                 let answer = Answer::Denied(Box::new(Denied { denial, delays }));
                 fx.answer(call.reply, reply_to(call.report, Ok(answer)), Some(event));
             }
@@ -449,12 +446,7 @@ impl Scope {
         let (queued, class) = self.queue_ticket(id, now)?;
         let call = self.forget_call(id)?;
         let delays = queued.delays.clone();
-        let event = Event::Decided {
-            model: Arc::from(call.input.request.target.model.as_str()),
-            class,
-            outcome: DecidedAs::Queued,
-            delays: delays.clone(),
-        };
+        let event = Event::decided(&call.input.request, class, Mode::Enforce, DecidedAs::Queued, delays.clone());
         fx.answer(call.reply, reply_to(call.report, Ok(Answer::Queued(Box::new(queued)))), Some(event));
         Some(delays)
     }

@@ -150,12 +150,7 @@ impl Scope {
         };
         let lease = self.lease(&ask, &call, &slot, mode, now);
         let (record, grant) = self.record(&lease, &ask, &call, &slot, None, now);
-        let event = Event::Decided {
-            model: Arc::from(call.input.request.target.model.as_str()),
-            class: ask.class,
-            outcome: DecidedAs::Granted,
-            delays: slot.delays,
-        };
+        let event = Event::decided(&call.input.request, ask.class, mode, DecidedAs::Granted, slot.delays);
         // Remembered here only: it tells a stream that has begun, and repeats the answer when it is asked for again.
         self.know_record(call.input.key, record);
         fx.answer(call.reply, reply_to(call.report, Ok(Answer::Granted(Box::new(grant)))), Some(event));
@@ -184,7 +179,7 @@ impl Scope {
         let has_begun = known.as_ref().is_some_and(|record| record.has_begun);
         let done = Reported::default();
         let verdict = is_final.then(|| self.verdict(&lease, wire, input, has_begun, &done, now));
-        fx.events.push(told(input, Some(wire), verdict));
+        fx.events.push(told(input, Some(wire), verdict, refused.is_none()));
         if let (None, Some(mut record), Some(key)) = (refused, known, input.key) {
             note_report(&mut record, input, &done, verdict, lease.ttl, now);
             self.know_record(key, record);

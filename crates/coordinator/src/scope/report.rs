@@ -14,7 +14,7 @@ use rand::Rng;
 
 use super::shadow::is_needless;
 use super::{
-    AskInput, Effects, Event, GivenBack, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope, Served,
+    AskInput, Effects, EndedAs, Event, GivenBack, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope, Served,
 };
 use crate::api::{AcquireRequest, FIRST_HOLD, NotApplied, ReportAnswer, Target};
 use crate::record::{CallKey, Record};
@@ -38,7 +38,7 @@ impl Scope {
         let refused = not_applied(&input, record.as_ref(), now);
         let (Some(wire), true) = (&input.lease, input.is_authentic) else {
             let answer = unread_answer(&input, NotApplied::LeaseUnknown);
-            let event = told(&input, None, None);
+            let event = told(&input, None, None, false);
             fx.answer(reply, Reply::Report(Ok(Box::new(answer))), Some(event));
             return false;
         };
@@ -272,7 +272,8 @@ impl Scope {
         fx: &mut Effects,
     ) {
         let model: Arc<str> = Arc::from(wire.model.as_str());
-        fx.events_on_commit.push(told(input, Some(wire), verdict));
+        let is_news = matches!(refused, None | Some(NotApplied::LeaseExpired));
+        fx.events_on_commit.push(told(input, Some(wire), verdict, is_news));
         // Given up by a release, or because the key was asked for again.
         if refused == Some(NotApplied::LeaseSettled) && own.is_none_or(|record| record.was_released) {
             fx.events_on_commit.push(Event::LateUse { model: model.clone() });
@@ -293,8 +294,14 @@ fn floor_of_another(input: &ReportInput, now: FleetTime) -> Option<CallFloor> {
     (wait > Span::ZERO).then(|| CallFloor { until: now + wait.min(LONGEST_FLOOR), source })
 }
 
-pub(super) fn told(input: &ReportInput, wire: Option<&LeaseWire>, verdict: Option<Verdict>) -> Event {
+/// What a report said; `is_news`: nothing that counts was known of the attempt's end before.
+pub(super) fn told(input: &ReportInput, wire: Option<&LeaseWire>, verdict: Option<Verdict>, is_news: bool) -> Event {
     let refusal = input.signal.as_ref().filter(|signal| matches!(signal.kind, AnswerKind::Throttled | AnswerKind::Overloaded));
+    let ended = wire.filter(|_| is_news && ends(input)).map(|wire| EndedAs {
+        mode: wire::mode_of(wire),
+        is_refused: refusal.is_some(),
+        tells: input.signal.as_ref().is_some_and(|signal| !signal.buckets.is_empty() || signal.source != Source::None),
+    });
     Event::Reported(Box::new(ReportEvent {
         model: wire.map_or_else(|| Arc::from(""), |wire| Arc::from(wire.model.as_str())),
         outcome: input.request.outcome,
@@ -303,6 +310,7 @@ pub(super) fn told(input: &ReportInput, wire: Option<&LeaseWire>, verdict: Optio
         verdict: verdict.map_or("none", Verdict::name),
         refusal_source: refusal.map(|signal| signal.source),
         unread: input.signal.as_ref().map(|signal| signal.unread_headers.clone()).unwrap_or_default(),
+        ended,
     }))
 }
 

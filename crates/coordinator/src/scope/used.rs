@@ -13,7 +13,7 @@ use paceline_core::usage::{CallKind, Form, LABEL};
 
 use super::{Effects, Event, ReportInput, Scope, UnitsOf};
 use crate::api::{AcquireRequest, DEFAULT_TTL, LONGEST_TTL};
-use crate::wire::LeaseWire;
+use crate::wire::{self, LeaseWire};
 
 impl Scope {
     /// How long a lease of this call lives without a report: as it asks, else as long as a stock is held, else as learned of its
@@ -51,7 +51,12 @@ impl Scope {
         let was_sent = input.request.outcome != Outcome::ConnectionFailed;
         let was_refused =
             input.signal.as_ref().is_some_and(|signal| matches!(signal.kind, AnswerKind::Throttled | AnswerKind::Overloaded));
-        if !is_open || !was_sent || was_refused {
+        if !is_open || !was_sent {
+            return;
+        }
+        let mode = wire::mode_of(wire);
+        if was_refused {
+            fx.events_on_commit.push(Event::Spoilt { mode, units: self.spoilt(lease, input) });
             return;
         }
         let usage = &input.request.usage;
@@ -66,9 +71,19 @@ impl Scope {
         }
         fx.events_on_commit.push(Event::Used {
             model: Arc::from(wire.model.as_str()),
+            mode,
             is_retry: lease.attempt > 1,
             units: self.units(lease, input),
         });
+    }
+
+    /// Per meter what a refused call used all the same: one request, and what its report says.
+    fn spoilt(&self, lease: &Lease, input: &ReportInput) -> Vec<UnitsOf> {
+        let of = |units: UnitsOf| {
+            let used = used_in(&input.request.usage, &units.meter).or((&*units.meter == REQUESTS).then_some(1))?;
+            (used > 0).then_some(UnitsOf { used, overrun: 0, ..units })
+        };
+        self.units(lease, input).into_iter().filter_map(of).collect()
     }
 
     /// Per meter what was used (as reported, else as reserved), and what of it went beyond the reservation.
@@ -87,6 +102,9 @@ impl Scope {
         units.collect()
     }
 }
+
+/// The meter of the calls themselves.
+const REQUESTS: &str = "requests";
 
 /// The kind of a call.
 pub(super) fn kind_of(model: &str, labels: &BTreeMap<String, String>) -> CallKind {

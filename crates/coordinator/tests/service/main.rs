@@ -8,6 +8,7 @@ mod support;
 mod crowds;
 mod exits;
 mod fallbacks;
+mod history;
 mod leading;
 mod losses;
 mod replicas;
