@@ -3,6 +3,7 @@
 //! The source is `proto/paceline/v1`; its comments are the documentation here, in reflection and in `docs/reference/grpc.md`.
 
 pub mod convert;
+pub mod history;
 
 /// Package `paceline.v1`: messages, enums, clients (`rate_limiter_client`, `admin_client`) and server traits
 /// (`rate_limiter_server`, `admin_server`).

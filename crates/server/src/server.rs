@@ -40,6 +40,9 @@ pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 /// How long the store gets to take this replica out of those that are counted.
 const RETIRE_WITHIN: Duration = Duration::from_millis(500);
 
+/// How long the store gets to take what was counted last.
+const WRITE_WITHIN: Duration = Duration::from_millis(500);
+
 /// The services of the contract, as health names them; the empty name is the whole of it.
 const SERVICES: [&str; 3] = ["", "paceline.v1.RateLimiter", "paceline.v1.Admin"];
 
@@ -212,6 +215,7 @@ impl Server {
             }
         }
         upkeep.spawn(upkeep::refresh_keys(self.coordinator.clone()));
+        upkeep.spawn(upkeep::write_history(self.coordinator.clone()));
         upkeep.spawn(self.reloader.clone().watch());
         let heart = upkeep.spawn(upkeep::heartbeat(self.coordinator.clone(), self.in_force.clone()));
 
@@ -246,6 +250,8 @@ impl Server {
         let _ = stop_sender.send(true);
         end_watches(self.health).await;
         let all_gone = timeout(DRAIN_WITHIN, async { while grpc.join_next().await.is_some() {} }).await;
+        // Those who were there last reported last.
+        let _ = timeout(WRITE_WITHIN, self.coordinator.write_history()).await;
         if let Some(recording) = self.recording {
             // It ends by itself should the runtime stop first.
             let _ = tokio::task::spawn_blocking(|| recording.finish()).await;

@@ -1,4 +1,4 @@
-//! What must be done now and then: the heartbeat, sweeping the memory store, fetching token keys.
+//! What must be done now and then: the heartbeat, sweeping the memory store, fetching token keys, writing what became of calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// How often token keys are fetched: a new one is known to the store a minute before it signs, and one of a replica that was
 /// alone must be known to the others soon after.
 const KEYS_EVERY: Duration = Duration::from_secs(5);
+
+/// How often what became of calls is written: a replica that dies takes so much of it along.
+const HISTORY_EVERY: Duration = Duration::from_secs(10);
 
 /// How often a replica announces itself: five times before it would be missed.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(2);
@@ -105,6 +108,19 @@ pub(crate) async fn heartbeat<S: Store>(coordinator: Coordinator<S>, in_force: A
         }
         follows = followed.map(|config| config.hash);
         rounds.tick().await;
+    }
+}
+
+/// Writes what became of calls.
+pub(crate) async fn write_history<S: Store>(coordinator: Coordinator<S>) {
+    let mut rounds = jittered(HISTORY_EVERY);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        // A store that is away is told by those who need it; what was counted is kept until it is back.
+        if let Err(error) = coordinator.write_history().await {
+            tracing::debug!(%error, "what became of calls cannot be written yet");
+        }
     }
 }
 

@@ -77,6 +77,12 @@ impl<S: Store> Admin for AdminService<S> {
         })
     }
 
+    async fn get_history(&self, request: Request<v1::GetHistoryRequest>) -> Result<Response<v1::GetHistoryResponse>, Status> {
+        let whose = self.whose(request.metadata()).await?;
+        let (selector, since) = read::history(request.into_inner())?;
+        self.overview.history(selector, since, whose).await.map(Response::new).map_err(status::of_call)
+    }
+
     async fn get_config(&self, _: Request<v1::GetConfigRequest>) -> Result<Response<v1::GetConfigResponse>, Status> {
         self.allow()?;
         let in_force = self.in_force.load();

@@ -141,6 +141,17 @@ pub(super) fn explain(message: &v1::ExplainRequest) -> Result<Span, Status> {
     wrong.into_result(age.unwrap_or(Span::ZERO))
 }
 
+/// Reads of which scopes the history is asked for, and how far back.
+pub(super) fn history(message: v1::GetHistoryRequest) -> Result<(v1::Selector, Span), Status> {
+    const UNLESS_SAID: Span = Span::from_secs(86_400);
+    let mut wrong = Problems::default();
+    let selector = message.selector.unwrap_or_default();
+    name("selector.provider", &selector.provider, &mut wrong);
+    name("selector.account", &selector.account, &mut wrong);
+    let since = wrong.take(convert::optional_span("since", message.since.as_ref())).flatten();
+    wrong.into_result((selector, since.unwrap_or(UNLESS_SAID)))
+}
+
 /// Reads the names of a scope or of a selector.
 pub(super) fn names(names: &[(&'static str, &str)]) -> Result<(), Status> {
     let mut wrong = Problems::default();

@@ -5,6 +5,7 @@
 //! not answer in time is named in the answer, with what is missing because of it.
 
 mod glob;
+mod history;
 mod merge;
 mod own;
 

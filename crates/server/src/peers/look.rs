@@ -1,5 +1,7 @@
 //! What another replica knows, asked over the connection on which calls are sent on.
 
+use std::time::Duration;
+
 use paceline_proto::v1;
 use tokio::time::timeout;
 use tonic::metadata::BinaryMetadataValue;
@@ -7,6 +9,9 @@ use tonic::{Code, Request};
 
 use super::link::Link;
 use super::proof::METADATA;
+
+/// How long a replica gets to write what it has counted: a round trip to the store for each of its scopes.
+const WRITES_WITHIN: Duration = Duration::from_secs(2);
 
 impl Link {
     /// The scopes that it knows; `None`: it does not answer in time.
@@ -29,6 +34,18 @@ impl Link {
         });
         match answer.await.ok()?? {
             Ok(scope) => Some(scope.into_inner()),
+            Err(status) => self.passed_over(&status),
+        }
+    }
+
+    /// Asks it to write what it has counted; `None`: it has not in time.
+    pub(crate) async fn get_history(&self, asked: v1::GetHistoryRequest) -> Option<v1::GetHistoryResponse> {
+        let answer = timeout(self.arrives_within.max(WRITES_WITHIN), async {
+            let mut admin = self.wire().await?.admin();
+            Some(admin.get_history(self.proven(asked)).await)
+        });
+        match answer.await.ok()?? {
+            Ok(written) => Some(written.into_inner()),
             Err(status) => self.passed_over(&status),
         }
     }
