@@ -32,6 +32,8 @@ mod discovery;
 mod error;
 mod fleet;
 mod health;
+#[cfg(feature = "http")]
+pub mod http;
 mod lease;
 mod limiter;
 mod peers;

@@ -105,6 +105,19 @@ impl Report {
         self
     }
 
+    /// The end of an answer whose headers were told before.
+    #[cfg(feature = "http")]
+    pub(crate) fn without_headers(mut self) -> Self {
+        self.request.headers.clear();
+        self
+    }
+
+    /// As an end that happens now, if it does; else as what arrived when it did.
+    #[cfg(feature = "http")]
+    pub(crate) fn now_if(self, is_now: bool) -> Self {
+        if is_now { self.arrived(Instant::now()) } else { self }
+    }
+
     pub(crate) fn is_final(&self) -> bool {
         self.request.r#final
     }

@@ -254,6 +254,19 @@ impl Slot {
         &self.given.asked
     }
 
+    /// The runtime that the limiter lives on.
+    #[cfg(feature = "http")]
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.shared.runtime
+    }
+
+    /// Forgets a slot that came too late, to ask for it again: that tells the service that it was not used.
+    #[cfg(feature = "http")]
+    pub(crate) fn forget(mut self) -> (Arc<Shared>, Asked) {
+        self.settle();
+        (self.shared.clone(), self.given.asked.clone())
+    }
+
     /// Leaves a last report to be sent in the background.
     pub(crate) fn leave(mut self, last: Report) {
         self.sent();

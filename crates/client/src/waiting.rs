@@ -98,6 +98,14 @@ pub(crate) async fn for_slot(
     }
 }
 
+/// Another slot for one that became too late before it was used: asked for with the same request_id and attempt.
+#[cfg(feature = "http")]
+pub(crate) async fn again(late: Slot) -> Result<Slot, Error> {
+    let (shared, asked) = late.forget();
+    shared.peers.counters.late_wake();
+    for_slot(&shared, asked, None).await
+}
+
 /// The answer, and where it was asked for.
 async fn ask(shared: &Shared, asked: &Asked) -> Result<(AcquireResponse, Moment, Route), Error> {
     let held = held(shared, asked);

@@ -8,6 +8,7 @@ mod deaf;
 mod help;
 #[cfg(unix)]
 mod kills;
+mod middleware;
 mod probe;
 mod process;
 mod provider_files;

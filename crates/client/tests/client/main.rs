@@ -8,6 +8,8 @@ mod alone;
 mod call;
 mod failover;
 mod guard;
+#[cfg(feature = "tower")]
+mod layer;
 mod modes;
 mod peer;
 mod replicas;

@@ -1,0 +1,67 @@
+// How an attempt went, as a worker says it.
+import { now } from "./time.js";
+import { type ReportRequest, fromMs } from "./wire.js";
+
+/** The longest part of a body that the service reads. */
+const LONGEST_BODY = 8 * 1024;
+/** Never told. */
+const SECRETS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie"]);
+
+export interface Report {
+  /** `timeout`: no answer in time, it may have run. `connection_failed`: never sent. `abandoned`: the caller left after sending. */
+  readonly outcome: "response" | "timeout" | "connection_failed" | "abandoned";
+  /** HTTP status. */
+  readonly status?: number;
+  /** As received, repeats kept. */
+  readonly headers?: Iterable<readonly [string, string]>;
+  /** The start of an error's body. */
+  readonly body?: string | Uint8Array;
+  /** Meter -> units really used. */
+  readonly usage?: Readonly<Record<string, number>>;
+  /** The usage is a guess. */
+  readonly usageEstimated?: boolean;
+  /** When the response arrived, on the clock of `performance.now()`; the making of the report if absent. */
+  readonly arrived?: number;
+  /** Another report of this response follows: this one is from its first byte. */
+  readonly moreFollows?: boolean;
+}
+
+type Details = Omit<Report, "outcome" | "status" | "headers">;
+
+/** The provider answered: the Response of fetch, or anything with a status and headers. */
+export function responded(answer: { status: number; headers?: Iterable<readonly [string, string]> }, details: Details = {}): Report {
+  return { outcome: "response", status: answer.status, headers: [...(answer.headers ?? [])], arrived: now(), ...details };
+}
+
+/** There was no answer: by the error of fetch, whether the call may have run. */
+export function failed(error: unknown): Report {
+  const codes = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    if (codes.includes((cause as NodeJS.ErrnoException).code ?? "")) return { outcome: "connection_failed", arrived: now() };
+  }
+  return { outcome: "timeout", arrived: now() };
+}
+
+/** The caller left after sending, with what it is known to have used. */
+export function abandoned(details: Details = {}): Report {
+  return { outcome: "abandoned", arrived: now(), ...details };
+}
+
+/** As it is to be sent now: a response ages. */
+export function toRequest(report: Report, leaseId: string, seq: number, made: number, wantsRetry: boolean): ReportRequest {
+  const open = [...(report.headers ?? [])].filter(([name]) => !SECRETS.has(name.toLowerCase()));
+  const body = typeof report.body === "string" ? new TextEncoder().encode(report.body) : report.body;
+  return {
+    leaseId,
+    seq,
+    outcome: `OUTCOME_${report.outcome.toUpperCase()}`,
+    status: report.status ?? 0,
+    headers: open.map(([name, value]) => ({ name, value })),
+    ...(body && { body: body.subarray(0, LONGEST_BODY) }),
+    usage: { ...report.usage },
+    usageEstimated: report.usageEstimated ?? false,
+    final: !report.moreFollows,
+    age: fromMs(now() - (report.arrived ?? made)),
+    ...(wantsRetry && { retry: { wanted: true } }),
+  };
+}
