@@ -1,0 +1,54 @@
+// The real binary: a service and a mock provider on free ports, ended by their process.
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+/** `PACELINE_BIN`, else the debug build of the repository. */
+const BINARY = process.env["PACELINE_BIN"] ?? fileURLToPath(new URL("../../../../target/debug/paceline", import.meta.url));
+
+export class Process implements AsyncDisposable {
+  private constructor(
+    private readonly child: ChildProcess,
+    /** By name, as the first line tells them: `grpc`, `http`. */
+    readonly addresses: ReadonlyMap<string, string>,
+  ) {}
+
+  static async start(...args: string[]): Promise<Process> {
+    if (!existsSync(BINARY)) throw new Error(`${BINARY} is not there: cargo build -p paceline, or set PACELINE_BIN`);
+    const child = spawn(BINARY, args, { stdio: ["ignore", "pipe", "inherit"], env: { RUST_LOG: "error" } });
+    for await (const line of createInterface({ input: child.stdout })) {
+      const found = [...line.matchAll(/(grpc|http)=(\S+)/g)].map(([, name, address]) => [name ?? "", address ?? ""] as const);
+      return new Process(child, new Map(found));
+    }
+    throw new Error(`${BINARY} ${args.join(" ")} ended without saying where it listens`);
+  }
+
+  static serve(grpc = "127.0.0.1:0", ...more: string[]): Promise<Process> {
+    return Process.start("serve", "--grpc", grpc, "--http", "127.0.0.1:0", ...more);
+  }
+
+  get grpc(): string {
+    return this.addresses.get("grpc") ?? "";
+  }
+
+  get http(): string {
+    return `http://${this.addresses.get("http") ?? ""}`;
+  }
+
+  async kill(): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const gone = new Promise((resolve) => this.child.once("exit", resolve));
+    this.child.kill("SIGKILL");
+    await gone;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.kill();
+  }
+}
+
+/** What a mock provider counted. */
+export async function sends(mock: Process): Promise<Record<string, number>> {
+  return (await (await fetch(`${mock.http}/mock/stats`)).json()) as Record<string, number>;
+}
