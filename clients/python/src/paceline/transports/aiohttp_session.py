@@ -149,6 +149,8 @@ class _Port:
 
 def _add_headers(answer: Any, extra: Pairs) -> None:
     answer._headers = CIMultiDictProxy(CIMultiDict([*answer.headers.items(), *extra]))
+    # Remembered at the first look.
+    answer._cache.pop("headers", None)
 
 
 def _reader(body: bytes) -> aiohttp.StreamReader:
@@ -177,6 +179,7 @@ class _WatchedContent:
     def __init__(self, inner: aiohttp.StreamReader, tail: Any) -> None:
         self._inner = inner
         self._tail = tail
+        tail.watch(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -165,7 +165,7 @@ async def _attempts(seen: Seen, plan: Plan, port: Port[A], line: Line, enforced:
             answer = await port.send()
             facts = port.facts(answer)
             if facts.streams and facts.status < 400:
-                slot.responded(facts.status, clean_headers(facts.headers, plan.secrets))
+                slot.settle(Response(facts.status, clean_headers(facts.headers, plan.secrets), final=False))
                 whole = plan.place.family == "gemini" and seen.query.get("alt") != "sse"
                 return port.watched(answer, Tail(line, slot, plan, facts.status, whole=whole), extra)
             body = await port.read(answer)

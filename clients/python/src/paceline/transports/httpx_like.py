@@ -257,6 +257,7 @@ def _watched_stream(module: Any) -> Any:
         def __init__(self, inner: Any, tail: Any) -> None:
             self._inner = inner
             self._tail = tail
+            tail.watch(self)
 
         def __iter__(self) -> Iterator[bytes]:
             ending: Any = "left"
@@ -288,6 +289,7 @@ def _watched_async_stream(module: Any) -> Any:
         def __init__(self, inner: Any, tail: Any) -> None:
             self._inner = inner
             self._tail = tail
+            tail.watch(self)
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             try:

@@ -193,6 +193,7 @@ class _WatchedRaw:
     def __init__(self, raw: Any, tail: Any) -> None:
         self._raw = raw
         self._tail = tail
+        tail.watch(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._raw, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from typing import Any, Literal
 
 from paceline.outcomes import Abandoned, Outcome, Response, TimedOut
@@ -44,6 +45,10 @@ class Tail:
             "application/x-ndjson",
         ):
             self._meter = None
+
+    def watch(self, stream: object) -> None:
+        """Settles when a stream that nobody closed is collected; until then this, and its call, live on."""
+        weakref.finalize(stream, self.settle, "left").atexit = False
 
     def feed(self, piece: bytes) -> None:
         """A piece passes. Never fails: what cannot be read is not counted."""
