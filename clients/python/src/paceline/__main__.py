@@ -13,8 +13,11 @@ def main(words: list[str]) -> int:
     """Does what the words say; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m paceline", description="Workers that take turns at rate-limited providers.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    runs = commands.add_parser("run", help="run a script or module whose calls go through Paceline, without touching its code")
-    runs.add_argument("words", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS] | -m MODULE [ARGS]")
+    runs = commands.add_parser(
+        "run",
+        help="run a script or module whose calls go through Paceline, without touching its code",
+        usage="python -m paceline run SCRIPT [ARGS] | -m MODULE [ARGS]",
+    )
     prints = commands.add_parser("fingerprint", help="the account name that a key in the environment gets when nobody names one")
     prints.add_argument(
         "--key-env",
@@ -22,14 +25,16 @@ def main(words: list[str]) -> int:
         metavar="VAR",
         help="the variable with the key, for example OPENAI_API_KEY",
     )
-    said = parser.parse_args(words)
-    if said.command == "run":
-        if not said.words or (said.words[0] == "-m" and len(said.words) < 2):
+    if words[:1] == ["run"] and words[1:] not in (["-h"], ["--help"]):
+        # What comes behind is the program's own.
+        program = words[1:]
+        if not program or program == ["-m"]:
             runs.error("say what to run: a script, or -m and a module")
         from paceline.run import run
 
-        run(said.words)
+        run(program)
         return 0
+    said = parser.parse_args(words)
     key = os.environ.get(said.key_env, "")
     if not key:
         prints.error(f"{said.key_env} is not set")

@@ -458,7 +458,7 @@ def test_wrap_leaves_the_client_as_it_is(service: Any, account: str) -> None:
         assert service.metric("paceline_acquires_total", account=account) == before + 1
         assert at.connections == 1
         assert {headers["x-mine"] for _, headers, _ in at.requests} == {"kept"}
-    with pytest.raises(TypeError, match="cannot wrap builtins.int"):
+    with pytest.raises(TypeError, match="cannot wrap builtins"):
         paceline.wrap(3)
 
 

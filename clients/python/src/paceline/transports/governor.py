@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ class Governor:
 
     policy: Policy
     limiter: Any = None
+    _blocking: Any = None
+    _awaiting: Any = None
 
     def concerns(self, method: str, path: str) -> bool:
         """Whether a request could be ours, before its body is looked at."""
@@ -58,18 +61,27 @@ class Governor:
         return read_mode(os.environ.get("PACELINE_MODE", ""))
 
     def _limiter(self) -> Any:
-        if self.limiter is None:
-            from paceline import Limiter
+        from paceline.limiter import Limiter
 
-            self.limiter = Limiter()
-        return self.limiter
+        if self._blocking is None:
+            self._blocking = Limiter() if self.limiter is None else _as(Limiter, self.limiter)
+        return self._blocking
 
     def _limiter_aio(self) -> Any:
-        if self.limiter is None:
-            from paceline.aio import Limiter
+        from paceline.aio.limiter import Limiter
 
-            self.limiter = Limiter()
-        return self.limiter
+        if self._awaiting is None:
+            self._awaiting = Limiter() if self.limiter is None else _as(Limiter, self.limiter)
+        return self._awaiting
+
+
+def _as(kind: Any, limiter: Any) -> Any:
+    """A limiter for the other kind of code, with the same settings: clients may have a blocking and an awaiting side."""
+    if isinstance(limiter, kind):
+        return limiter
+    twin = copy.copy(limiter)
+    twin.__class__ = kind
+    return twin
 
 
 def governor(
