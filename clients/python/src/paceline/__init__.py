@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from paceline.ask import Ask, Target
-from paceline.errors import DeadlineOver, Denied, GivenUp, PacelineError, Refused, Unreachable, WrongSetting
+from paceline.errors import DeadlineOver, Denied, PacelineError, Refused, Unreachable, WrongSetting
 from paceline.inherited import context, current_slot
 from paceline.outcomes import (
     Abandoned,
@@ -21,6 +21,7 @@ from paceline.outcomes import (
     Signal,
     TimedOut,
 )
+from paceline.reading import outcome_of
 from paceline.words import AnswerKind, Mode, NotApplied, Priority, Reason, Repeat, Source, Verdict
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ __all__ = [
     "DeadlineOver",
     "Delay",
     "Denied",
-    "GivenUp",
     "Limiter",
     "Mode",
     "NotApplied",
@@ -64,6 +64,7 @@ __all__ = [
     "context",
     "current_slot",
     "httpx",
+    "outcome_of",
     "requests",
     "wrap",
 ]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from paceline.words import Priority, Repeat
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Where a call is sent."""
 
     provider: str
@@ -58,6 +57,14 @@ class Ask:
     """An identifier of one's own, unique in the tenant, 1 to 128 characters; a random one otherwise."""
     fallbacks: Sequence[Target] = ()
     """Other places the call may be sent to, in the order of preference; ``Slot.target`` says which."""
+
+    def __post_init__(self) -> None:
+        # An ask may be used again and again: what is done with the caller's mappings meanwhile is none of its business.
+        object.__setattr__(self, "cost", dict(self.cost))
+        object.__setattr__(self, "labels", dict(self.labels))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_begun"}
 
     @classmethod
     def of(cls, what: Ask | str, fields: Mapping[str, Any]) -> Ask:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping
 from typing import TypeVar
 
 from paceline._proto.common_pb2 import Target as TargetMessage
 from paceline._proto.rate_limiter_pb2 import AcquireRequest
 from paceline.ask import Ask, Target
+from paceline.engine import wire
 from paceline.inherited import Context, earlier
 from paceline.settings import Settings
 from paceline.timing import to_proto
@@ -19,75 +21,88 @@ T = TypeVar("T")
 _NO_DEFAULTS = Ask("")
 
 
+class Begun:
+    """What all attempts of a call have in common, and all calls of the same ask in the same context."""
+
+    __slots__ = ("cost", "encoded", "fallbacks", "max_wait", "priority", "target")
+
+    def __init__(self, ask: Ask, context: Context, settings: Settings, defaults: Ask) -> None:
+        account = _first(ask.account, context.account, settings.account) or ""
+        priority: Priority | str | None = _first(ask.priority, context.priority, defaults.priority)  # type: ignore[assignment]
+        repeat: Repeat | str | None = _first(ask.repeat, context.repeat, defaults.repeat)  # type: ignore[assignment]
+        self.target = Target(ask.provider, account, ask.model)
+        self.cost: Mapping[str, int] = ask.cost
+        self.fallbacks = bool(ask.fallbacks)
+        self.priority = Priority.UNSPECIFIED if priority is None else Priority.read(priority)
+        self.max_wait: float | None = _first(ask.max_wait, context.max_wait, defaults.max_wait)
+        request = AcquireRequest(
+            target=TargetMessage(provider=ask.provider, account=account, model=ask.model),
+            cost=ask.cost,
+            cost_estimated=ask.cost_estimated,
+            tenant=_first(ask.tenant, context.tenant, settings.tenant) or "",
+            parent=_first(ask.parent, context.parent) or "",
+            priority=int(self.priority),  # type: ignore[arg-type]
+        )
+        for fallback in ask.fallbacks:
+            request.fallbacks.add(provider=fallback.provider, account=fallback.account, model=fallback.model)
+        for labels in (defaults.labels, context.labels, ask.labels):
+            if labels:
+                request.labels.update(labels)
+        if repeat is not None:
+            request.repeat = int(Repeat.read(repeat))  # type: ignore[assignment]
+        if self.max_wait is not None:
+            request.max_wait.CopyFrom(to_proto(self.max_wait))
+        if ask.run_time is not None:
+            request.run_time.CopyFrom(to_proto(ask.run_time))
+        self.encoded = request.SerializeToString()
+        """The request without what differs from attempt to attempt."""
+
+
 class Asked:
     """One attempt of a call; `next_attempt` makes the one after it of it."""
 
-    __slots__ = ("deadline_at", "request", "scope")
+    __slots__ = ("attempt", "begun", "deadline_at", "previous_lease_id", "request_id", "scope", "target", "ticket")
 
-    def __init__(self, request: AcquireRequest, deadline_at: float | None) -> None:
-        self.request = request
+    def __init__(
+        self, begun: Begun, request_id: str, deadline_at: float | None, attempt: int = 1, previous_lease_id: str = ""
+    ) -> None:
+        self.begun = begun
+        self.target = target = begun.target
+        """Where it was meant to go."""
+        self.scope = (target.provider, target.account)
+        """What belongs to one replica: provider and account."""
+        self.request_id = request_id
+        self.attempt = attempt
         self.deadline_at = deadline_at
         """When the caller stops caring, by the monotonic clock."""
-        self.scope = (request.target.provider, request.target.account)
-        """What belongs to one replica: provider and account."""
+        self.ticket = b""
+        """The place that a Queued answer gave."""
+        self.previous_lease_id = previous_lease_id
 
-    def message(self, now: float) -> AcquireRequest:
+    def encoded(self, now: float) -> bytes:
         """The request as it is to be sent at `now`: the time left counts from then; over is zero, which is not absent."""
-        request = self.request
-        if self.deadline_at is not None:
-            request.deadline.CopyFrom(to_proto(self.deadline_at - now))
-        return request
-
-    def keep_place(self, ticket: bytes) -> None:
-        """Keeps the place that a Queued answer gave."""
-        self.request.ticket = ticket
+        left = None if self.deadline_at is None else max(self.deadline_at - now, 0.0)
+        return self.begun.encoded + wire.attempt(self.request_id, self.attempt, left, self.ticket, self.previous_lease_id)
 
     def next_attempt(self, lease_id: str) -> Asked:
         """The attempt after this one, which was sent under `lease_id`: the same call without its place."""
-        request = AcquireRequest()
-        request.CopyFrom(self.request)
-        request.attempt += 1
-        request.ClearField("ticket")
-        request.previous_lease_id = lease_id
-        return Asked(request, self.deadline_at)
-
-    @property
-    def target(self) -> Target:
-        """Where it was meant to go."""
-        return target_of(self.request.target)
+        return Asked(self.begun, self.request_id, self.deadline_at, self.attempt + 1, lease_id)
 
 
 def begin(ask: Ask, context: Context, settings: Settings, defaults: Ask = _NO_DEFAULTS) -> Asked:
     """From now on: everything filled in, the deadline an instant."""
-    account = _first(ask.account, context.account, settings.account)
-    priority = _first(ask.priority, context.priority, defaults.priority)
-    repeat = _first(ask.repeat, context.repeat, defaults.repeat)
-    max_wait = _first(ask.max_wait, context.max_wait, defaults.max_wait)
-    request = AcquireRequest(
-        request_id=ask.request_id or random_id(),
-        attempt=1,
-        target=TargetMessage(provider=ask.provider, account=account or "", model=ask.model),
-        cost=ask.cost,
-        cost_estimated=ask.cost_estimated,
-        tenant=_first(ask.tenant, context.tenant, settings.tenant) or "",
-        parent=_first(ask.parent, context.parent) or "",
-    )
-    if ask.fallbacks:
-        request.fallbacks.extend(TargetMessage(provider=t.provider, account=t.account, model=t.model) for t in ask.fallbacks)
-    for labels in (defaults.labels, context.labels, ask.labels):
-        if labels:
-            request.labels.update(labels)
-    if priority is not None:
-        request.priority = int(Priority.read(priority))  # type: ignore[assignment, arg-type]
-    if repeat is not None:
-        request.repeat = int(Repeat.read(repeat))  # type: ignore[assignment, arg-type]
-    if max_wait is not None:
-        request.max_wait.CopyFrom(to_proto(max_wait))
-    if ask.run_time is not None:
-        request.run_time.CopyFrom(to_proto(ask.run_time))
-    deadline = _first(ask.deadline, defaults.deadline)
-    ends = None if deadline is None else time.monotonic() + deadline
-    return Asked(request, earlier(ends, context.deadline_at))
+    # An ask that is used again in the same context says the same again.
+    kept = ask.__dict__.get("_begun")
+    if kept is not None and kept[0] is context and kept[1] is settings and kept[2] is defaults:
+        begun = kept[3]
+    else:
+        begun = Begun(ask, context, settings, defaults)
+        ask.__dict__["_begun"] = (context, settings, defaults, begun)
+    deadline = ask.deadline if ask.deadline is not None else defaults.deadline
+    ends = context.deadline_at
+    if deadline is not None:
+        ends = earlier(time.monotonic() + deadline, ends)
+    return Asked(begun, ask.request_id or random_id(), ends)
 
 
 def target_of(message: TargetMessage) -> Target:

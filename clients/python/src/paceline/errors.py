@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.outcomes import Delay, Reported
+from paceline.outcomes import Delay
 from paceline.words import Reason
 
 
@@ -39,22 +39,6 @@ class Denied(PacelineError):
 
     def __reduce__(self) -> tuple[type[Denied], tuple[object, ...]]:
         return type(self), (self.reason, self.detail, self.retry_after, self.delays, None)
-
-
-class GivenUp(PacelineError):
-    """The call was sent and failed, and is not to be sent again, and the caller has no answer or error of its own to hand on."""
-
-    def __init__(self, reported: Reported, last: object = None) -> None:
-        """Says why."""
-        reason = reported.reason.word if reported.reason else reported.verdict.word
-        super().__init__(f"given up ({reason}): {reported.detail}".rstrip(": "))
-        self.reported = reported
-        """What the service made of the last attempt."""
-        self.last = last
-        """What the last attempt brought."""
-
-    def __reduce__(self) -> tuple[type[GivenUp], tuple[object, ...]]:
-        return type(self), (self.reported, None)
 
 
 class Unreachable(PacelineError):

@@ -14,6 +14,7 @@ from paceline.timing import Moment
 if TYPE_CHECKING:
     import asyncio
 
+    from paceline.ask import Target
     from paceline.asked import Asked
     from paceline.errors import PacelineError
     from paceline.reports import Report
@@ -35,11 +36,12 @@ class Kind(Enum):
 class Lease:
     """A reservation as its slot and the engine share it."""
 
-    __slots__ = ("id", "is_sent", "is_settled", "last_seq", "scope", "under_way", "waiting", "where")
+    __slots__ = ("id", "is_sent", "is_settled", "last_seq", "scope", "target", "under_way", "waiting", "where")
 
-    def __init__(self, lease_id: str, scope: tuple[str, str], where: str | None) -> None:
+    def __init__(self, lease_id: str, target: Target, where: str | None) -> None:
         self.id = lease_id
-        self.scope = scope
+        self.target = target
+        self.scope = (target.provider, target.account)
         self.where = where
         """The only replica that knows it, where that has lost the store; ``None``: all do."""
         self.last_seq = 0

@@ -33,12 +33,12 @@ class Context:
 
 
 NOTHING = Context()
-_current: ContextVar[Context] = ContextVar("paceline", default=NOTHING)
+current: ContextVar[Context] = ContextVar("paceline", default=NOTHING)
 
 
 def here() -> Context:
     """The context of the code that asks."""
-    return _current.get()
+    return current.get()
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def context(
     ``deadline`` is in seconds from now; of several around one another the earliest counts. Labels are added to those outside.
     Works in threads and tasks alike: a task inherits it when it is made, a thread does not.
     """
-    outer = _current.get()
+    outer = current.get()
     ends = None if deadline is None else time.monotonic() + deadline
     inner = Context(
         account=outer.account if account is None else account,
@@ -71,28 +71,28 @@ def context(
         labels={**outer.labels, **labels} if labels else outer.labels,
         slot=outer.slot,
     )
-    token = _current.set(inner)
+    token = current.set(inner)
     try:
         yield
     finally:
-        _current.reset(token)
+        current.reset(token)
 
 
 @contextmanager
 def sending(slot: SlotView) -> Iterator[None]:
     """Calls made inside are made for this one: they share its bound on attempts, and its deadline."""
-    outer = _current.get()
+    outer = current.get()
     ends = earlier(outer.deadline_at, slot.deadline_at)
-    token = _current.set(replace(outer, parent=slot.request_id, deadline_at=ends, slot=slot))
+    token = current.set(replace(outer, parent=slot.request_id, deadline_at=ends, slot=slot))
     try:
         yield
     finally:
-        _current.reset(token)
+        current.reset(token)
 
 
 def current_slot() -> SlotView | None:
     """The slot under which this code sends: inside of ``limiter.call``, ``attempts`` and ``slot``; for its ``target``."""
-    return _current.get().slot
+    return current.get().slot
 
 
 def earlier(one: float | None, other: float | None) -> float | None:

@@ -32,7 +32,7 @@ SECRETS = frozenset(["authorization", "proxy-authorization", "cookie", "set-cook
 class Report:
     """How an attempt went, as it will be sent: once, or again with the same `seq` until it is answered."""
 
-    __slots__ = ("arrived", "request")
+    __slots__ = ("arrived", "encoded", "request")
 
     def __init__(self, outcome: Outcome) -> None:
         self.arrived = time.monotonic()
@@ -51,6 +51,8 @@ class Report:
         else:
             kinds = "Response, TimedOut, ConnectionFailed or Abandoned"
             raise TypeError(f"an outcome is a {kinds}, not {type(outcome).__name__}")
+        self.encoded = self.request.SerializeToString()
+        """The request without what is known when it is written: lease, number, age."""
 
     @property
     def is_final(self) -> bool:

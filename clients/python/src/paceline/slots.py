@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any
+from typing import TypeVar
 
 from paceline import inherited, reports, steps
 from paceline.ask import Ask, Target
@@ -12,12 +11,15 @@ from paceline.asked import begin
 from paceline.engine import engine_for
 from paceline.engine.engine import Engine
 from paceline.exchange import Exchange, Lease
-from paceline.outcomes import Abandoned, Delay, Headers, Outcome, Response, Shadow
+from paceline.outcomes import Abandoned, ConnectionFailed, Delay, Headers, Outcome, Response, Shadow, TimedOut
+from paceline.reading import outcome_of
 from paceline.reports import Report
 from paceline.settings import ClientMode, read
 from paceline.steps import CallState, Given, World
 from paceline.timing import Moment
 from paceline.words import Mode, Priority
+
+T = TypeVar("T")
 
 
 class SlotView:
@@ -27,6 +29,10 @@ class SlotView:
         self._state = state
         self._given = given
         self._engine = engine
+        self.said: Outcome | None = None
+        """How the attempt went, where it is reported at the end of a block."""
+        self.is_to_be_sent_again = False
+        """What the last report's answer said."""
 
     @property
     def target(self) -> Target:
@@ -36,12 +42,12 @@ class SlotView:
     @property
     def request_id(self) -> str:
         """The name of the logical call."""
-        return self._given.asked.request.request_id
+        return self._given.asked.request_id
 
     @property
     def attempt(self) -> int:
         """Which attempt of the call this is, from 1."""
-        return self._given.asked.request.attempt
+        return self._given.asked.attempt
 
     @property
     def lease_id(self) -> str:
@@ -102,6 +108,26 @@ class SlotView:
         if self._given.lease is not None:
             self._given.lease.is_sent = True
 
+    def result(self, brought: T) -> T:
+        """Says how the attempt went, by what it brought: an answer of an HTTP library or SDK, or an `Outcome`.
+
+        It is reported at the end of the block that holds the slot. Returns what it was given.
+        """
+        is_outcome = isinstance(brought, (Response, TimedOut, ConnectionFailed, Abandoned))
+        self.said = brought if is_outcome else outcome_of(brought)  # type: ignore[assignment]
+        return brought
+
+    def release(self) -> None:
+        """Gives the slot back: nothing was sent under it."""
+        given = self._given
+        if given.is_settled:
+            return
+        given.is_settled = True
+        if self._state.given is given:
+            self._state.given = None
+        if given.lease is not None and self._engine is not None:
+            self._engine.give_back(given.lease)
+
     def settle(self, outcome: Outcome) -> None:
         """Reports without waiting for what the service makes of it: for answers that are not to be sent again.
 
@@ -134,12 +160,8 @@ class SlotView:
             return
         if given.is_sent or self.is_late:
             self.settle(Abandoned())
-            return
-        given.is_settled = True
-        if self._state.given is given:
-            self._state.given = None
-        if given.lease is not None and self._engine is not None:
-            self._engine.give_back(given.lease)
+        else:
+            self.release()
 
 
 class CallView:
@@ -153,12 +175,12 @@ class CallView:
     @property
     def request_id(self) -> str:
         """The name of the call, the same on all its attempts; the ``parent`` of calls made for it."""
-        return self._state.asked.request.request_id
+        return self._state.asked.request_id
 
     @property
     def attempt(self) -> int:
         """Which attempt comes next, or runs, from 1."""
-        return self._state.asked.request.attempt
+        return self._state.asked.attempt
 
     @property
     def deadline_at(self) -> float | None:
@@ -248,9 +270,3 @@ class LimiterView:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self._settings.addrs)}, mode={self._settings.mode})"
-
-
-ExcInfo = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
-"""What a context manager is told of how its block ended."""
-Kwargs = Any
-"""Fields of an ask, given by name."""

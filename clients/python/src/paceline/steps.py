@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from paceline import alone, reports
 from paceline.ask import Target
-from paceline.asked import Asked, target_of
+from paceline.asked import Asked
 from paceline.exchange import Exchange, Kind, Lease, Sleep
 from paceline.outcomes import Reported
 from paceline.reports import Report
@@ -125,12 +125,12 @@ def acquire(call: CallState) -> Generator[Step, None, Given]:
                 return _unserved(call, path, started)
             continue
         response, received = exchange.acquired(), exchange.received or world.now()
-        world.solo.heard(asked, response, received.steady)
+        world.solo.heard(asked, response, received.steady, exchange.lease)
         outcome = response.WhichOneof("outcome")
         if outcome == "grant":
             grant = response.grant
-            target = target_of(grant.target) if grant.HasField("target") else asked.target
             lease = call.waiting = exchange.lease
+            assert lease is not None
             wait = seconds(grant.wait)
             within = seconds(grant.use_within) if grant.HasField("use_within") else USE_WITHIN
             window = Window(received, received.steady + wait, wait + within)
@@ -141,16 +141,16 @@ def acquire(call: CallState) -> Generator[Step, None, Given]:
             now = world.now()
             if window.is_over(now):
                 # The process was frozen or starved. What was granted for then is not for now; asking again gives it back.
-                log.debug("woke too late for the slot of %s; asking again", asked.request.request_id)
+                log.debug("woke too late for the slot of %s; asking again", asked.request_id)
                 call.waiting = None
                 continue
             call.waiting = None
             mode = Mode(response.mode)
-            call.given = Given(asked, target, lease, response, window, now.steady - started, SERVED, mode)
+            call.given = Given(asked, lease.target, lease, response, window, now.steady - started, SERVED, mode)
             return call.given
         if outcome == "queued":
             # Not held any more: the place is kept by the ticket.
-            asked.keep_place(response.queued.ticket)
+            asked.ticket = response.queued.ticket
             call.waiting = response.queued.ticket
             back_at = received.steady + seconds(response.queued.come_back_in)
             if back_at > world.now().steady:
@@ -230,7 +230,7 @@ def report(call: CallState, given: Given, said: Report, retry: bool) -> Generato
 def judged_alone(call: CallState, given: Given, said: Report, retry: bool) -> Reported:
     """What an SDK would make of an answer. The client remembers what the provider said in it."""
     world = call.world
-    judged = alone.judge(said.request, given.asked.request.attempt)
+    judged = alone.judge(said.request, given.asked.attempt)
     if alone.is_refusal(said.request):
         world.solo.refused(given.target)
     world.solo.told(given.target, judged.signal, world.now().steady)
@@ -242,7 +242,7 @@ def judged_alone(call: CallState, given: Given, said: Report, retry: bool) -> Re
 def _again_by_itself(call: CallState, given: Given, reported: Reported) -> Reported:
     """Sends again after a wait as SDKs have it, if the deadline allows it."""
     world = call.world
-    wait = alone.wait(reported.signal, given.asked.request.attempt, world.chance())
+    wait = alone.wait(reported.signal, given.asked.attempt, world.chance())
     until = None if wait is None else world.now().steady + wait
     ends = given.asked.deadline_at
     if until is None or (ends is not None and until >= ends):
@@ -258,8 +258,8 @@ def _again(reported: Reported) -> Reported:
 
 def tell_of_wait(asked: Asked, response: AcquireResponse, waits: float) -> None:
     """One line for whoever asks why a call takes so long."""
-    target = asked.request.target
-    name = "/".join(part for part in (target.provider, target.account, target.model) if part)
+    target = asked.target
+    name = "/".join(part for part in target if part)
     binding = next((delay for delay in response.delays if delay.binding), None)
     why = "what binds is not known"
     if binding is not None:
@@ -276,5 +276,5 @@ def tell_of_wait(asked: Asked, response: AcquireResponse, waits: float) -> None:
         waits,
         why,
         place,
-        asked.request.request_id,
+        asked.request_id,
     )

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Generator
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, closing
+from types import TracebackType
+from typing import Any, TypeVar
 
 from paceline import steps
 from paceline.ask import Ask
+from paceline.attempts import AttemptView
+from paceline.errors import DeadlineOver, Denied, PacelineError
 from paceline.exchange import Exchange, Sleep
 from paceline.outcomes import Headers, Outcome, Reported
+from paceline.reading import outcome_of
 from paceline.reports import Report
 from paceline.slots import CallView, LimiterView, SlotView
 from paceline.steps import Step
 
 T = TypeVar("T")
+
+log = logging.getLogger("paceline")
 
 
 class Slot(SlotView):
@@ -36,7 +44,9 @@ class Slot(SlotView):
         With ``retry`` it is asked for the next slot if the call is to be sent again: when `Reported.again` says so,
         `Call.acquire` brings it.
         """
-        return await self._call._carry_out(steps.report(self._state, self._given, Report(outcome), retry))
+        reported = await self._call._carry_out(steps.report(self._state, self._given, Report(outcome), retry))
+        self.is_to_be_sent_again = reported.again
+        return reported
 
 
 class Call(CallView):
@@ -84,6 +94,37 @@ class Call(CallView):
             await future
 
 
+class Attempt(AttemptView):
+    """One attempt as a block: ``async with attempt as slot: ...``. When it ends it is reported how it went.
+
+    An error that the service lets try again does not leave the block: the next attempt follows.
+    """
+
+    def __init__(self, slot: Slot) -> None:
+        super().__init__()
+        self.slot = slot
+
+    async def __aenter__(self) -> Slot:
+        self._enter(self.slot)
+        return self.slot
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> bool:
+        self._leave()
+        slot = self.slot
+        outcome = self._outcome(slot, error)
+        if outcome is not None and self._is_over(outcome, error):
+            slot.settle(outcome)
+        elif outcome is not None:
+            try:
+                self.again = (await slot.report(outcome, retry=True)).again
+            except PacelineError as problem:  # no reason to hide how the attempt went
+                log.warning("an attempt could not be reported: %s", problem)
+        if self.again and isinstance(error, Exception):
+            self.error = error
+            return True
+        return False
+
+
 class Limiter(LimiterView):
     """Asks the service for slots, for code that awaits; `paceline.Limiter` for code that blocks.
 
@@ -94,6 +135,77 @@ class Limiter(LimiterView):
         """One logical call. Nothing is asked before `Call.acquire`; close it at the end."""
         return Call(*self._begun(ask))
 
+    async def call(
+        self,
+        fn: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        ask: Ask,
+        outcome: Callable[[Any], Outcome] = outcome_of,
+        **kwargs: Any,
+    ) -> T:
+        """Calls ``await fn(*args, **kwargs)`` as often as the service says, each time when it says, and returns what it returned.
+
+        The SDK's own retries are to be off. What an attempt returned or raised is read by ``outcome`` (by default as
+        `paceline.outcome_of` does). When it is not sent again the last answer or error is the caller's, as without us; only
+        when nothing was sent `Denied` is raised. `paceline.current_slot` has the target inside of ``fn``. An attempt
+        that runs when the deadline passes is cancelled and reported as a time-out; the call ends in `DeadlineOver`.
+        """
+        value: T
+        async for attempt in self.attempts(ask):
+            async with attempt as slot:
+                try:
+                    value = await within(slot, fn(*args, **kwargs))
+                except Exception as error:
+                    slot.result(outcome(error))
+                    raise
+                slot.result(outcome(value))
+        return value
+
+    async def attempts(self, ask: Ask | str, /, **fields: Any) -> AsyncIterator[Attempt]:
+        """The attempts of one call, each when it may be sent: ``async for attempt in limiter.attempts(...):
+        async with attempt as slot: ...``.
+
+        The block ends a call that succeeded, and one whose error is not to be tried again (which is raised). Say what came by
+        `Slot.result`, unless an exception says it.
+        """
+        with closing(self.begin(Ask.of(ask, fields))) as call:
+            last: Attempt | None = None
+            while last is None or last.again:
+                try:
+                    slot = await call.acquire()
+                except Denied as denied:
+                    if last is None:
+                        raise
+                    if last.error is not None:
+                        raise last.error from denied
+                    return  # the last answer is the caller's
+                last = Attempt(slot)
+                yield last
+
+    @asynccontextmanager
+    async def slot(self, ask: Ask | str, /, **fields: Any) -> AsyncIterator[Slot]:
+        """One attempt: ``async with limiter.slot("openai", model=..., cost=...) as slot: ...``.
+
+        Say what came by `Slot.result`; a block that says nothing and raises nothing has succeeded. Nothing is sent again.
+        """
+        with closing(self.begin(Ask.of(ask, fields))) as call:
+            slot = await call.acquire()
+            attempt = Attempt(slot)
+            attempt._enter(slot)
+            try:
+                yield slot
+            except BaseException as error:
+                attempt._leave()
+                outcome = attempt._outcome(slot, error)
+                if outcome is not None:
+                    slot.settle(outcome)
+                raise
+            attempt._leave()
+            outcome = attempt._outcome(slot, None)
+            if outcome is not None:
+                slot.settle(outcome)
+
 
 async def sleep_past(until: float) -> None:
     """Sleeps until the monotonic clock has reached `until`, whatever a timer thinks of it."""
@@ -102,3 +214,16 @@ async def sleep_past(until: float) -> None:
         if left <= 0.0:
             return
         await asyncio.sleep(left)
+
+
+async def within(slot: Slot, sending: Awaitable[T]) -> T:
+    """Awaits an attempt, as long as its caller cares for it."""
+    ends = slot.deadline_at
+    if ends is None:
+        return await sending
+    try:
+        return await asyncio.wait_for(sending, max(ends - time.monotonic(), 0.0))
+    except asyncio.TimeoutError as error:
+        if time.monotonic() < ends:
+            raise  # its own
+        raise DeadlineOver(f"the deadline passed while attempt {slot.attempt} was at the provider; it may have run") from error

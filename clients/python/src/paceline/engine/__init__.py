@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """How long nobody may answer before calls go on without the service, in seconds."""
+LAST_WORDS_WITHIN = 2.0
+"""How long a process that ends waits until the service has heard its last words, in seconds."""
 
 _lock = threading.Lock()
 _engines: dict[tuple[tuple[str, ...], float], Engine] = {}
@@ -41,5 +45,23 @@ def _begin_anew() -> None:
     _engines.clear()
 
 
+def flush(within: float = LAST_WORDS_WITHIN) -> bool:
+    """Waits until all that was said is answered, at most so long. Whether it is."""
+    ends = time.monotonic() + within
+    return all([engine.flush(ends) for engine in list(_engines.values())])
+
+
+def _take_leave() -> None:
+    """At the end of the process: what is held is given back, or reported as abandoned."""
+    ends = time.monotonic() + LAST_WORDS_WITHIN
+    engines = list(_engines.values())
+    for engine in engines:
+        engine.let_all_go()
+    for engine in engines:
+        engine.flush(ends)
+        engine.end()
+
+
+atexit.register(_take_leave)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)

@@ -34,8 +34,8 @@ class Engine:
         self.addrs = addrs
         self.patience = patience
         """In seconds: nobody answers for so long, and calls go on without the service."""
-        self.is_inherited = False
-        """It is the parent's: nothing is said for it here."""
+        self.is_over = False
+        """It is the parent's, or the process ends: nothing is said any more."""
         self.solo = Solo()
         self.blind = Blind()
         self.routes: dict[tuple[str, str], Session] = {}
@@ -50,7 +50,7 @@ class Engine:
 
     def begin(self, exchange: Exchange) -> None:
         """Says something to the service. `exchange` ends when it is answered, or when nobody answers in time."""
-        if self.is_inherited:
+        if self.is_over:
             exchange.nobody = exchange.done = True
             return
         if not self._is_started:
@@ -192,9 +192,35 @@ class Engine:
         elif exchange.response.HasField("queued") and exchange.asked is not None:
             self.give_back_place(exchange.asked, exchange.response.queued.ticket)
 
+    def let_all_go(self) -> None:
+        """The process ends: nobody waits any more, and what is held is given back or reported as abandoned."""
+        for replica in self.keeper.replicas.known:
+            session = replica.session
+            if session is not None:
+                for exchange in session.waiting():
+                    if not exchange.is_kept and not exchange.done:
+                        self.cancel(exchange)
+                for lease in list(session.leases.copy().values()):
+                    self.abandon(lease)
+
+    def flush(self, ends: float) -> bool:
+        """Waits until all that was said is answered, or there is nobody to answer, or the time is over. Whether it is."""
+        while self._is_started and self.keeper.is_anything_open():
+            if self.away_since(time.monotonic()) is not None or time.monotonic() >= ends:
+                return False
+            time.sleep(0.002)
+        return True
+
+    def end(self) -> None:
+        """Nothing is said any more."""
+        self.is_over = True
+        for replica in self.keeper.replicas.known:
+            if replica.session is not None:
+                replica.session.end()
+
     def disown(self) -> None:
         """In a child: what the parent holds is the parent's, and its connections are not kept open here."""
-        self.is_inherited = True
+        self.is_over = True
         for replica in self.keeper.replicas.known:
             if replica.session is not None:
                 replica.session.let_go()

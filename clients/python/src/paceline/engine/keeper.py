@@ -70,6 +70,13 @@ class Keeper:
         since = None if silent_since is None else silent_since + self.engine.patience
         return since if since is not None and now >= since else None
 
+    def is_anything_open(self) -> bool:
+        """Whether something was said that is not answered. From any thread."""
+        if self._unplaced or self._later or not self.engine.inbox.empty():
+            return True
+        sessions = [replica.session for replica in self.replicas.known]
+        return any(session is not None and session.waiting() for session in sessions)
+
     def _run(self) -> None:
         inbox = self.engine.inbox
         next_tick = 0.0
@@ -260,7 +267,7 @@ class Keeper:
             if replica is not None and not replica.is_down:
                 return replica
         if exchange.asked is not None:
-            scope, request_id = exchange.asked.scope, exchange.asked.request.request_id
+            scope, request_id = exchange.asked.scope, exchange.asked.request_id
         else:
             scope, request_id = (lease.scope if lease is not None else ("", "")), ""
         route = rendezvous.route(*scope)
@@ -337,8 +344,8 @@ class Keeper:
     def _is_dropped(self, exchange: Exchange) -> bool:
         if not exchange.abandoned:
             return False
-        if exchange.asked is not None and exchange.asked.request.ticket and exchange.kind is Kind.ASK:
-            self.engine.give_back_place(exchange.asked, exchange.asked.request.ticket)
+        if exchange.asked is not None and exchange.asked.ticket and exchange.kind is Kind.ASK:
+            self.engine.give_back_place(exchange.asked, exchange.asked.ticket)
         exchange.done = True
         return True
 

@@ -28,7 +28,7 @@ from paceline.engine.frames import Broken
 from paceline.engine.transport import Stream
 from paceline.errors import PacelineError
 from paceline.exchange import Exchange, Kind, Lease
-from paceline.timing import Moment, to_proto
+from paceline.timing import Moment
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +40,7 @@ log = logging.getLogger("paceline")
 Wakes: TypeAlias = "dict[asyncio.AbstractEventLoop, list[Exchange]]"
 """Who is to be woken, by loop."""
 
+_RUNNING = ReportRequest(outcome=rate_limiter_pb2.OUTCOME_RUNNING).SerializeToString()
 MOST_AT_ONCE = 1_000
 """The most that is put into one message."""
 
@@ -96,6 +97,10 @@ class Session:
         """Writes what there is to be said."""
         self._planned_on = None
         self._stream.flush()
+
+    def waiting(self) -> list[Exchange]:
+        """All that is not answered, at one moment, while others put in and take out."""
+        return [*list(self.outbox.copy()), *list(self.unanswered.copy().values()), *list(self.held.copy().values())]
 
     def ping(self, now: float) -> None:
         """Asks for a sign of life."""
@@ -210,7 +215,7 @@ class Session:
             if exchange is not None and answer.HasField("queued"):
                 exchange.queued = answer
                 if exchange.asked is not None:
-                    exchange.asked.keep_place(answer.queued.ticket)
+                    exchange.asked.ticket = answer.queued.ticket
                 self.held[cid] = exchange
                 self.engine.heard(exchange, answer, received)
                 return
@@ -259,7 +264,7 @@ class Session:
         following.began = following.said_at = time.monotonic()
         following.queued = response.next
         if response.next.HasField("queued"):
-            exchange.next_asked.keep_place(response.next.queued.ticket)
+            exchange.next_asked.ticket = response.next.queued.ticket
             self.held[cid] = following
         else:
             self._decided(following, response.next)
@@ -271,9 +276,7 @@ class Session:
     def _unwanted(self, answer: AcquireResponse) -> None:
         """A grant that nobody waits for goes back."""
         if answer.HasField("grant"):
-            target = answer.grant.target
-            lease = Lease(answer.grant.lease_id, (target.provider, target.account), self.replica)
-            self.engine.give_back(lease)
+            self.engine.give_back(Lease(answer.grant.lease_id, target_of(answer.grant.target), self.replica))
 
 
 def finish(exchange: Exchange, wakes: Wakes) -> None:
@@ -306,34 +309,29 @@ def _resolve(exchanges: list[Exchange]) -> None:
 def lease_of(exchange: Exchange, answer: AcquireResponse, replica: str) -> Lease:
     """The lease of a grant. A replica that has lost the store is the only one that knows what it granted."""
     assert exchange.asked is not None
-    grant = answer.grant
-    target = target_of(grant.target) if grant.HasField("target") else exchange.asked.target
-    where = replica if answer.degraded else None
-    return Lease(grant.lease_id, (target.provider, target.account), where)
+    asked, grant = exchange.asked, answer.grant
+    # Only who names others is sent to another.
+    target = target_of(grant.target) if asked.begun.fallbacks and grant.HasField("target") else asked.target
+    return Lease(grant.lease_id, target, replica if answer.degraded else None)
 
 
 def _said(exchange: Exchange, cid: int, now: float) -> bytes:
     """An exchange as it is written at `now`."""
     if exchange.kind is Kind.ASK and exchange.asked is not None:
-        return wire.acquire(cid, exchange.asked.message(now).SerializeToString())
+        return wire.acquire(cid, exchange.asked.encoded(now))
     if exchange.kind is Kind.RELEASE:
         return wire.release(cid, _release(exchange).SerializeToString())
-    return wire.report(cid, _report(exchange, now).SerializeToString())
+    return wire.report(cid, _report(exchange, now))
 
 
-def _report(exchange: Exchange, now: float) -> ReportRequest:
+def _report(exchange: Exchange, now: float) -> bytes:
     """The report as it is to be sent at `now`: the response has aged until then."""
-    assert exchange.lease is not None
-    if exchange.report is None:
-        outcome = rate_limiter_pb2.OUTCOME_RUNNING
-        return ReportRequest(lease_id=exchange.lease.id, outcome=outcome)
-    request = exchange.report.request
-    request.lease_id = exchange.lease.id
-    request.seq = exchange.seq
-    request.age.CopyFrom(to_proto(now - exchange.report.arrived))
-    if exchange.next_asked is not None:
-        request.retry.wanted = True
-    return request
+    lease, report = exchange.lease, exchange.report
+    assert lease is not None
+    if report is None:
+        return _RUNNING + wire.of_lease(lease.id, 0, 0.0, wants_next=False)
+    age = max(now - report.arrived, 0.0)
+    return report.encoded + wire.of_lease(lease.id, exchange.seq, age, exchange.next_asked is not None)
 
 
 def _release(exchange: Exchange) -> ReleaseRequest:

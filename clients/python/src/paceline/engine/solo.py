@@ -7,7 +7,6 @@ import threading
 from typing import TYPE_CHECKING
 
 from paceline.ask import Target
-from paceline.asked import target_of
 from paceline.engine.recent import Recent, Turn
 from paceline.errors import Denied
 from paceline.outcomes import Signal
@@ -17,6 +16,7 @@ from paceline.words import Mode, Priority, Reason, Source
 if TYPE_CHECKING:
     from paceline._proto.rate_limiter_pb2 import AcquireResponse
     from paceline.asked import Asked
+    from paceline.exchange import Lease
 
 log = logging.getLogger("paceline")
 
@@ -51,12 +51,12 @@ class Solo:
         self._recent = Recent()
         self._said_at: float | None = None
 
-    def heard(self, asked: Asked, answer: AcquireResponse, now: float) -> None:
+    def heard(self, asked: Asked, answer: AcquireResponse, now: float, lease: Lease | None = None) -> None:
         """Remembers what an answer of the service means for the time after it."""
         outcome = answer.WhichOneof("outcome")
         if outcome == "grant":
             grant = answer.grant
-            place = target_of(grant.target if grant.HasField("target") else asked.request.target)
+            place = asked.target if lease is None else lease.target
             enforced = Mode(answer.mode) not in (Mode.OFF, Mode.SHADOW)
             with self._lock:
                 self._recent.granted(place, grant.reserved, now)
@@ -97,7 +97,7 @@ class Solo:
     def book(self, asked: Asked, away_since: float, started: float, now: float, chance: float, addrs: str) -> Turn:
         """The turn of a call while nobody answers. Raises `Denied` where it would come too late."""
         with self._lock:
-            turn = self._recent.book(asked.target, asked.request.cost, away_since, now, chance)
+            turn = self._recent.book(asked.target, asked.begun.cost, away_since, now, chance)
         self._say(turn.is_paced, away_since, now, addrs)
         too_late(asked, started, turn.at, now)
         return turn
@@ -123,10 +123,9 @@ class Solo:
 
 def too_late(asked: Asked, started: float, at: float, now: float) -> None:
     """Denies a turn that comes after the caller has lost interest."""
-    request = asked.request
-    is_bounded = request.HasField("max_wait")
-    priority = Priority(request.priority)
-    longest = seconds(request.max_wait) if is_bounded else LONGEST_WAITS.get(priority, LONGEST_WAIT)
+    longest = asked.begun.max_wait
+    if longest is None:
+        longest = LONGEST_WAITS.get(asked.begun.priority, LONGEST_WAIT)
     if asked.deadline_at is not None and at >= asked.deadline_at:
         which = "its deadline"
     elif at > started + longest:

@@ -47,6 +47,43 @@ def release(cid: int, request: bytes) -> bytes:
     return b"".join((_CORRELATION_ID, varint(cid), _RELEASE, varint(len(request)), request))
 
 
+def attempt(request_id: str, number: int, deadline: float | None, ticket: bytes, previous_lease_id: str) -> bytes:
+    """The fields of an `AcquireRequest` that differ from attempt to attempt, to be put behind the others."""
+    name = request_id.encode()
+    said = b"\x0a" + varint(len(name)) + name + b"\x10" + varint(number)
+    if deadline is not None:
+        said += b"\x5a" + _short(duration(deadline))
+    if ticket:
+        said += b"\xf2\x01" + varint(len(ticket)) + ticket
+    if previous_lease_id:
+        lease = previous_lease_id.encode()
+        said += b"\xfa\x01" + varint(len(lease)) + lease
+    return said
+
+
+def of_lease(lease_id: str, seq: int, age: float, wants_next: bool) -> bytes:
+    """The fields of a `ReportRequest` that are known when it is written, to be put behind the others."""
+    lease = lease_id.encode()
+    said = b"\x0a" + varint(len(lease)) + lease
+    if seq:
+        said += b"\x10" + varint(seq)
+    said += b"\x5a" + _short(duration(age))
+    return said + b"\x6a\x02\x08\x01" if wants_next else said
+
+
+def duration(length: float) -> bytes:
+    """A length of time, in seconds, as a `google.protobuf.Duration`."""
+    nanos = int(length * 1e9)
+    seconds, nanos = divmod(nanos, 1_000_000_000)
+    said = b"\x08" + varint(seconds) if seconds else b""
+    return said + b"\x10" + varint(nanos) if nanos else said
+
+
+def _short(inner: bytes) -> bytes:
+    """A message of less than 128 bytes inside of another."""
+    return bytes((len(inner),)) + inner
+
+
 def cancel(cid: int) -> bytes:
     """The call under this number does not want to wait any longer."""
     return b"".join((_CORRELATION_ID, varint(cid), _CANCEL))

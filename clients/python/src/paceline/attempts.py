@@ -1,0 +1,59 @@
+"""Attempts, as far as blocking and awaiting code have them in common."""
+
+from __future__ import annotations
+
+import logging
+from contextvars import Token
+from dataclasses import replace
+
+from paceline import inherited
+from paceline.inherited import Context
+from paceline.outcomes import Abandoned, Outcome, Response
+from paceline.reading import is_success, outcome_of
+from paceline.slots import SlotView
+
+log = logging.getLogger("paceline")
+
+
+class AttemptView:
+    """One attempt as a block: when the block ends, it is reported how it went."""
+
+    def __init__(self) -> None:
+        self.again = False
+        """Whether another attempt follows."""
+        self.error: Exception | None = None
+        """What the block raised, where another attempt follows."""
+        self._token: Token[Context] | None = None
+
+    def _enter(self, slot: SlotView) -> None:
+        # From here on the call may have been sent, whatever happens in the block.
+        slot.sent()
+        outer = inherited.here()
+        ends = inherited.earlier(outer.deadline_at, slot.deadline_at)
+        self._token = inherited.current.set(replace(outer, parent=slot.request_id, deadline_at=ends, slot=slot))
+
+    def _leave(self) -> None:
+        token, self._token = self._token, None
+        if token is None:
+            return
+        try:
+            inherited.current.reset(token)
+        except ValueError:  # a generator that is closed by somebody else's context
+            log.debug("an attempt ended in another context than it began in")
+
+    def _outcome(self, slot: SlotView, error: BaseException | None) -> Outcome | None:
+        """How the block ended; `None`: that was reported in it."""
+        if slot.is_settled:
+            self.again = slot.is_to_be_sent_again
+            return None
+        if error is not None and not isinstance(error, Exception):
+            return Abandoned()  # cancelled, interrupted, closed: whoever does that does not want it again
+        said = slot.said
+        if said is not None:
+            return said
+        return Response(200) if error is None else outcome_of(error)
+
+    @staticmethod
+    def _is_over(outcome: Outcome, error: BaseException | None) -> bool:
+        """Whether nothing follows, whatever the service says."""
+        return is_success(outcome) or (error is not None and not isinstance(error, Exception))
