@@ -48,7 +48,7 @@ def _begin_anew() -> None:
 def flush(within: float = LAST_WORDS_WITHIN) -> bool:
     """Waits until all that was said is answered, at most so long. Whether it is."""
     ends = time.monotonic() + within
-    return all([engine.flush(ends) for engine in list(_engines.values())])
+    return all(engine.flush(ends) for engine in list(_engines.values()))
 
 
 def _take_leave() -> None:
