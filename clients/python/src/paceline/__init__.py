@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from paceline.ask import Ask, Target
+from paceline.engine import flush
 from paceline.errors import DeadlineOver, Denied, PacelineError, Refused, Unreachable, WrongSetting
 from paceline.inherited import context, current_slot
 from paceline.outcomes import (
@@ -63,6 +64,7 @@ __all__ = [
     "aiohttp",
     "context",
     "current_slot",
+    "flush",
     "httpx",
     "outcome_of",
     "requests",

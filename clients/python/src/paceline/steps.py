@@ -136,7 +136,7 @@ def acquire(call: CallState) -> Generator[Step, None, Given]:
             window = Window(received, received.steady + wait, wait + within)
             if wait > 0.0:
                 if window.opens - started > LONG_WAIT and not exchange.is_logged:
-                    tell_of_wait(asked, response, window.opens - started)
+                    tell_of_wait(world.solo, asked, response, window.opens - started, received.steady)
                 yield Sleep(window.opens)
             now = world.now()
             if window.is_over(now):
@@ -256,8 +256,8 @@ def _again(reported: Reported) -> Reported:
     return Reported(reported.verdict, reported.reason, True, reported.signal, reported.detail, reported.not_applied)
 
 
-def tell_of_wait(asked: Asked, response: AcquireResponse, waits: float) -> None:
-    """One line for whoever asks why a call takes so long."""
+def tell_of_wait(solo: Solo, asked: Asked, response: AcquireResponse, waits: float, now: float) -> None:
+    """One line for whoever asks why a call takes so long: a warning for the first in a minute of a target, else for debugging."""
     target = asked.target
     name = "/".join(part for part in target if part)
     binding = next((delay for delay in response.delays if delay.binding), None)
@@ -270,7 +270,8 @@ def tell_of_wait(asked: Asked, response: AcquireResponse, waits: float) -> None:
         place = f"; {queued.ahead} before it in line, expected in {seconds(queued.estimated_wait):.1f} s"
     else:
         place = "; its slot is granted"
-    log.info(
+    log.log(
+        logging.WARNING if solo.may_tell_of_wait(target, now) else logging.DEBUG,
         "%s: a call waits %.1f s for its slot: %s%s (request_id %s)",
         name,
         waits,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -32,7 +33,16 @@ def engine_for(addrs: tuple[str, ...], patience: float = PATIENCE) -> Engine:
             engine = _engines.get((addrs, patience))
             if engine is None:
                 engine = _engines[(addrs, patience)] = Engine(addrs, patience)
+                _leave_pools_too()
     return engine
+
+
+def _leave_pools_too() -> None:
+    """Processes of multiprocessing, and Celery's, end without `atexit`: they have hooks of their own."""
+    for name in ("multiprocessing.util", "billiard.util"):
+        util = sys.modules.get(name)
+        if util is not None:
+            util.Finalize(None, _take_leave, exitpriority=0)
 
 
 def _begin_anew() -> None:

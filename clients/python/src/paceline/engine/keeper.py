@@ -221,7 +221,7 @@ class Keeper:
             if waits > LONG_WAIT and not exchange.is_logged and exchange.queued is not None:
                 exchange.is_logged = True
                 if exchange.asked is not None:
-                    tell_of_wait(exchange.asked, exchange.queued, waits)
+                    tell_of_wait(self.engine.solo, exchange.asked, exchange.queued, waits, now)
 
     def _is_dead(self, session: Session, oldest: float, now: float) -> bool:
         """Whether a replica is not there any more, although its connection is: it is asked, and says nothing at all."""

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from paceline.ask import Target
-from paceline.engine.recent import Recent, Turn
+from paceline.engine.recent import MOST_PLACES, Recent, Turn
 from paceline.errors import Denied
 from paceline.outcomes import Signal
 from paceline.timing import seconds
@@ -50,6 +50,7 @@ class Solo:
         self._lock = threading.RLock()
         self._recent = Recent()
         self._said_at: float | None = None
+        self._told_of_waits: dict[Target, float] = {}
 
     def heard(self, asked: Asked, answer: AcquireResponse, now: float, lease: Lease | None = None) -> None:
         """Remembers what an answer of the service means for the time after it."""
@@ -101,6 +102,17 @@ class Solo:
         self._say(turn.is_paced, away_since, now, addrs)
         too_late(asked, started, turn.at, now)
         return turn
+
+    def may_tell_of_wait(self, target: Target, now: float) -> bool:
+        """Whether a long wait for this target has not been told of for a minute."""
+        with self._lock:
+            told_at = self._told_of_waits.get(target)
+            if told_at is not None and now - told_at < SAY_EVERY:
+                return False
+            if len(self._told_of_waits) >= MOST_PLACES:
+                self._told_of_waits.clear()
+            self._told_of_waits[target] = now
+            return True
 
     def _not_before(self, asked: Asked, until: float) -> None:
         with self._lock:

@@ -1,0 +1,210 @@
+"""When replicas go, come back, hang, or are not there at all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from services import Service, eventually
+
+import paceline
+from paceline import Ask, Response
+from paceline.engine import engine_for
+from paceline.engine.rendezvous import replica_for
+
+ONE_AT_A_TIME = """
+providers:
+  mine:
+    dialect: generic
+    models:
+      "*": {limits: {requests: 6000/min}, concurrency: 1, start_level: full}
+"""
+FAST = """
+providers:
+  mine:
+    dialect: generic
+    models:
+      "*": {limits: {requests: 600000/min}, start_level: full}
+"""
+
+
+def ask(**fields: Any) -> Ask:
+    return Ask("mine", model="m", **fields)
+
+
+def free_addr() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_held_calls_survive_a_restart(serve: Callable[..., Service]) -> None:
+    service = serve(ONE_AT_A_TIME)
+    limiter = paceline.Limiter(service.addr)
+    call = limiter.begin(ask())
+    slot = call.acquire()
+    slot.sent()
+    got: list[Any] = []
+    waiting = threading.Thread(target=lambda: got.append(limiter.begin(ask()).acquire()))
+    waiting.start()
+    eventually(lambda: service.scope("mine")["waiting"] == 1)
+    service.stop()
+    serve(ONE_AT_A_TIME, service.addr)
+    # The service that restarted does not know the lease; what is reported is read all the same.
+    assert slot.report(Response(200)).not_applied is not None
+    waiting.join(timeout=20)
+    assert [one.path for one in got] == ["served"]
+    got[0].settle(Response(200))
+
+
+def test_a_scope_goes_to_its_replica_and_to_the_next_when_that_goes(serve: Callable[..., Service]) -> None:
+    services = {service.addr: service for service in (serve(FAST), serve(FAST))}
+    limiter = paceline.Limiter(list(services))
+    own = replica_for("mine", "", services)
+    assert own is not None
+    with limiter.slot(ask()) as slot:
+        assert slot.path == "served"
+        assert services[own].scope("mine")["in_flight"] == 1
+        other = next(service for addr, service in services.items() if addr != own)
+        services[own].stop()
+        began = time.monotonic()
+        with limiter.slot(ask()) as second:
+            assert second.path == "served"
+            assert other.scope("mine")["in_flight"] >= 1
+        assert time.monotonic() - began < 2.0
+    serve(FAST, own)
+
+    def is_back() -> bool:
+        with limiter.slot(ask()):
+            replicas = engine_for(limiter.addrs).keeper.replicas
+            replica = replicas.named(own)
+            return replica is not None and engine_for(limiter.addrs).routes[("mine", "")] is replica.session
+
+    eventually(is_back, within=20.0)
+
+
+def test_one_that_hangs_is_left(serve: Callable[..., Service]) -> None:
+    services = {service.addr: service for service in (serve(FAST), serve(FAST))}
+    limiter = paceline.Limiter(list(services))
+    with limiter.slot(ask()):
+        pass
+    own = replica_for("mine", "", services)
+    assert own is not None
+    services[own].process.send_signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        with limiter.slot(ask()) as slot:
+            assert slot.path == "served"
+        assert time.monotonic() - began < 4.0
+    finally:
+        services[own].process.send_signal(signal.SIGCONT)
+
+
+def test_when_nobody_answers_calls_go_on_within_two_seconds_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    limiter = paceline.Limiter(free_addr())
+    with caplog.at_level(logging.WARNING, "paceline"):
+        began = time.monotonic()
+        call = limiter.begin(ask(max_wait=300))
+        # A process without a share takes a call a minute, and its first comes somewhere within it: here at once.
+        call._state.world.chance = lambda: 0.0
+        slot = call.acquire()
+        assert slot.path == "local"
+        assert 2.0 <= time.monotonic() - began < 8.0
+    assert caplog.text.count("no Paceline service answers at 127.0.0.1") == 1
+    assert slot.report(Response(429, {"retry-after": "1"})).verdict is paceline.Verdict.RETRY
+
+
+async def test_the_recent_share_paces_until_the_service_is_back(serve: Callable[..., Service]) -> None:
+    service = serve(FAST)
+    limiter = paceline.aio.Limiter(service.addr)
+    for _ in range(30):
+        async with limiter.slot(ask()):
+            pass
+    service.stop()
+    began, paths = time.monotonic(), []
+
+    async def one() -> None:
+        async with limiter.slot(ask()) as slot:
+            paths.append(slot.path)
+
+    await asyncio.gather(*[one() for _ in range(4)])
+    assert set(paths) == {"local"}
+    assert 1.5 <= time.monotonic() - began < 10.0, "patience, then 30 calls in ten seconds"
+    fresh = time.monotonic()
+    async with limiter.slot(ask()):
+        assert time.monotonic() - fresh < 1.5, "known to be away: nobody is patient again"
+    serve(FAST, service.addr)
+
+    async def is_served() -> bool:
+        async with limiter.slot(ask()) as slot:
+            return slot.path == "served"
+
+    ends = time.monotonic() + 15
+    while not await is_served():
+        assert time.monotonic() < ends
+
+
+def test_a_report_is_said_until_it_is_answered(serve: Callable[..., Service]) -> None:
+    service = serve(ONE_AT_A_TIME)
+    limiter = paceline.Limiter(service.addr)
+    slot = limiter.begin(ask()).acquire()
+    slot.sent()
+    service.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    reported = slot.report(Response(200))
+    assert 1.0 <= time.monotonic() - began < 6.0
+    assert reported.verdict is paceline.Verdict.DONE, "judged alone"
+    service.process.send_signal(signal.SIGCONT)
+    eventually(lambda: service.scope("mine")["in_flight"] == 0, within=15.0)
+
+
+def test_leases_are_renewed_through_a_failover(serve: Callable[..., Service]) -> None:
+    service = serve(ONE_AT_A_TIME)
+    limiter = paceline.Limiter(service.addr)
+    slot = limiter.begin(ask(run_time=2.0)).acquire()
+    slot.sent()
+    # The stream breaks; the service lives, and is told on a new stream that the call still runs.
+    session = engine_for(limiter.addrs).routes[("mine", "")]
+    session._stream.close()
+    time.sleep(3.5)
+    assert service.scope("mine")["in_flight"] == 1
+    assert slot.report(Response(200)).not_applied is None
+
+
+def test_who_wants_no_call_without_the_service_gets_an_error() -> None:
+    limiter = paceline.Limiter(free_addr(), go_on_without_service=False)
+    with pytest.raises(paceline.Unreachable, match="is it running"):
+        limiter.begin(ask()).acquire()
+
+
+def test_a_name_of_several_addresses(serve: Callable[..., Service]) -> None:
+    port = serve(FAST).addr.rpartition(":")[2]
+    limiter = paceline.Limiter(f"localhost:{port}")
+    with limiter.slot(ask()) as slot:
+        assert slot.path == "served"
+    names = [replica.name for replica in engine_for(limiter.addrs).keeper.replicas.known if not replica.is_spare]
+    assert names == [f"127.0.0.1:{port}"]
+
+
+def test_a_service_that_leaves_hands_its_calls_on(serve: Callable[..., Service]) -> None:
+    services = {service.addr: service for service in (serve(ONE_AT_A_TIME), serve(ONE_AT_A_TIME))}
+    limiter = paceline.Limiter(list(services))
+    own = replica_for("mine", "", services)
+    assert own is not None
+    first = limiter.begin(ask()).acquire()
+    got: list[Any] = []
+    waiting = threading.Thread(target=lambda: got.append(limiter.begin(ask()).acquire()))
+    waiting.start()
+    eventually(lambda: services[own].scope("mine")["waiting"] == 1)
+    services[own].process.terminate()
+    waiting.join(timeout=15)
+    assert [one.path for one in got] == ["served"], "the other one gives it, which knows nothing of the first"
+    first.settle(Response(200))
+    got[0].settle(Response(200))
