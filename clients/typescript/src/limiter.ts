@@ -25,6 +25,8 @@ export interface Ask {
   maxWaitMs?: number;
   /** From now until the caller stops caring, time at the provider included. */
   deadlineMs?: number;
+  /** How long the call may run, where that is much longer than usual: a slot is renewed while it is open. */
+  runTimeMs?: number;
   priority?: "interactive" | "normal" | "batch";
   tenant?: string;
   labels?: Record<string, string>;
@@ -144,6 +146,7 @@ export class Limiter {
       cost: ask.cost ?? {},
       costEstimated: ask.costEstimated ?? false,
       ...(ask.maxWaitMs !== undefined && { maxWait: fromMs(ask.maxWaitMs) }),
+      ...(ask.runTimeMs !== undefined && { runTime: fromMs(ask.runTimeMs) }),
       priority: `PRIORITY_${(ask.priority ?? "unspecified").toUpperCase()}`,
       tenant: ask.tenant ?? this.tenant,
       labels: ask.labels ?? {},

@@ -26,6 +26,7 @@ export interface AcquireRequest {
   costEstimated: boolean;
   maxWait?: Duration;
   deadline?: Duration;
+  runTime?: Duration;
   priority: string;
   tenant: string;
   labels: Record<string, string>;

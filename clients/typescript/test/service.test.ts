@@ -18,6 +18,15 @@ function send(mock: Process) {
   };
 }
 
+/** Looks until the service's metrics say this. */
+async function metric(service: Process, line: RegExp): Promise<void> {
+  for (const until = now() + 30_000; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
+    const metrics = await (await fetch(`${service.http}/metrics`)).text();
+    if (line.test(metrics)) return;
+    assert.ok(now() < until, `no ${line} in ${metrics}`);
+  }
+}
+
 async function limiter(test: { after(fn: () => void): void }, ...services: Process[]): Promise<Limiter> {
   const limiter = new Limiter({ addresses: services.map((service) => service.grpc) });
   test.after(() => limiter.close());
@@ -33,8 +42,7 @@ test("a refused call is sent again when the service says so", async (t) => {
   assert.deepEqual([called.value, called.attempts, called.end], [200, 3, "DONE"]);
   assert.ok(now() - began >= 2000, "twice told to wait for a second");
   assert.equal((await sends(mock))["sends"], 3);
-  const metrics = await (await fetch(`${service.http}/metrics`)).text();
-  assert.match(metrics, /paceline_units_total\{[^}]*kind="retry",meter="tokens"[^}]*\} 11\b/, "settled with what it used");
+  await metric(service, /paceline_units_total\{[^}]*kind="retry",meter="tokens"[^}]*\} 11\b/); // settled with what it used
 });
 
 test("forty at once stay below the provider's limit, and those who wait keep their places", async (t) => {
@@ -59,7 +67,7 @@ test("a denial is an error with its reason", async (t) => {
   assert.ok(denied instanceof Denied && denied.reason === "DEADLINE" && (denied.retryAfterMs ?? 0) > 0, String(denied));
   // What is given back is there for the next.
   first.close();
-  (await other.acquire({ ...ASK, maxWaitMs: 5000 })).close();
+  (await other.acquire({ ...ASK, maxWaitMs: 600_000, signal: AbortSignal.timeout(10_000) })).close();
 });
 
 test("a wait that is cut short gives its place back", async (t) => {
@@ -68,10 +76,9 @@ test("a wait that is cut short gives its place back", async (t) => {
   const worker = await limiter(t, service);
   const first = await worker.acquire(ASK);
   await assert.rejects(worker.acquire({ ...ASK, signal: AbortSignal.timeout(1500) }), { name: "TimeoutError" });
+  // Given back in the background, so the next ask may be faster; nobody stands before it in line.
   first.close();
-  const waited = await worker.acquire({ ...ASK, maxWaitMs: 10_000 });
-  assert.ok(waited.isServed, "nobody is before it in line");
-  waited.close();
+  (await worker.acquire({ ...ASK, maxWaitMs: 600_000, signal: AbortSignal.timeout(10_000) })).close();
 });
 
 test("a deadline ends an attempt and is handed down", async (t) => {
@@ -81,6 +88,23 @@ test("a deadline ends an attempt and is handed down", async (t) => {
   const began = now();
   await assert.rejects(worker.call({ ...ASK, deadlineMs: 700 }, send(mock)), { name: "TimeoutError" });
   assert.ok(now() - began < 10_000);
+});
+
+test("a long call keeps its lease, and a stream is reported twice", async (t) => {
+  await using service = await Process.serve();
+  const worker = await limiter(t, service);
+  const slot = await worker.acquire({ ...ASK, runTimeMs: 1000 });
+  slot.sent();
+  const first = await slot.report(responded({ status: 200, headers: [["x-ratelimit-remaining-tokens", "9"]] }, { moreFollows: true }));
+  assert.deepEqual([first.verdict, first.applied], ["UNSPECIFIED", true]);
+  await new Promise((resolve) => setTimeout(resolve, 3000)); // three times the lease
+  const last = await slot.report(responded({ status: 200 }, { usage: { tokens: 12 } }));
+  assert.deepEqual([last.verdict, last.applied], ["DONE", true]);
+  // Who leaves after sending says so.
+  const left = await worker.acquire(ASK);
+  left.sent();
+  left.close();
+  await metric(service, /paceline_reports_total\{outcome="abandoned",[^}]*\} 1\b/);
 });
 
 test("the next replica answers when one is gone, and what it lost is asked for again", async (t) => {

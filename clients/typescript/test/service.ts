@@ -16,7 +16,7 @@ export class Process implements AsyncDisposable {
 
   static async start(...args: string[]): Promise<Process> {
     if (!existsSync(BINARY)) throw new Error(`${BINARY} is not there: cargo build -p paceline, or set PACELINE_BIN`);
-    const child = spawn(BINARY, args, { stdio: ["ignore", "pipe", "inherit"], env: { RUST_LOG: "error" } });
+    const child = spawn(BINARY, args, { stdio: ["ignore", "pipe", "inherit"], env: {} });
     for await (const line of createInterface({ input: child.stdout })) {
       const found = [...line.matchAll(/(grpc|http)=(\S+)/g)].map(([, name, address]) => [name ?? "", address ?? ""] as const);
       return new Process(child, new Map(found));
@@ -25,7 +25,7 @@ export class Process implements AsyncDisposable {
   }
 
   static serve(grpc = "127.0.0.1:0", ...more: string[]): Promise<Process> {
-    return Process.start("serve", "--grpc", grpc, "--http", "127.0.0.1:0", ...more);
+    return Process.start("serve", "--grpc", grpc, "--http", "127.0.0.1:0", "--log-filter", "warn", ...more);
   }
 
   get grpc(): string {
