@@ -112,12 +112,6 @@ impl Report {
         self
     }
 
-    /// As an end that happens now, if it does; else as what arrived when it did.
-    #[cfg(feature = "http")]
-    pub(crate) fn now_if(self, is_now: bool) -> Self {
-        if is_now { self.arrived(Instant::now()) } else { self }
-    }
-
     pub(crate) fn is_final(&self) -> bool {
         self.request.r#final
     }

@@ -6,10 +6,15 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
+use crate::http::secrets;
 use crate::http::usage::ReadUsage;
 use crate::report::Report;
 use crate::slot::Slot;
+
+/// The meter of what was asked.
+const INPUT: &str = "input_tokens";
 
 /// The body of a paced answer: the one below, piece by piece.
 pub struct PacedBody<B> {
@@ -60,7 +65,9 @@ impl<B: Body> Body for PacedBody<B> {
         let frame = match ready!(rest.as_mut().poll_frame(cx)) {
             Some(Ok(frame)) => frame,
             Some(Err(error)) => {
-                drop(this.watch.take()); // which says that it was cut off
+                if let Some(watch) = this.watch.take() {
+                    watch.broke();
+                }
                 return Poll::Ready(Some(Err(error)));
             }
             None => {
@@ -108,49 +115,80 @@ impl<B> std::fmt::Debug for PacedBody<B> {
     }
 }
 
-/// Who waits for the end of an answer, and tells it. Dropped before, the answer was cut off.
+/// Who waits for the end of an answer, and tells it. Dropped before, the caller left.
 pub(crate) struct Watch {
     usage: Option<Box<dyn ReadUsage>>,
+    /// What of an answer must not be told.
+    secrets: Vec<String>,
+    /// Input as it was asked for: what a stream that was cut off is taken to have used.
+    input: Option<u64>,
     /// The report of the end.
     last: Report,
     is_stream: bool,
     tell: Option<oneshot::Sender<Report>>,
 }
 
+/// How an answer ended for its caller.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Whole,
+    Broken,
+    Left,
+}
+
 impl Watch {
     /// Of a stream the answer's start is told at once, beside the call.
-    pub(crate) fn begin(slot: Slot, answer: Report, usage: Option<Box<dyn ReadUsage>>, is_stream: bool) -> Self {
+    pub(crate) fn begin(
+        slot: Slot,
+        answer: Report,
+        usage: Option<Box<dyn ReadUsage>>,
+        is_stream: bool,
+        secrets: Vec<String>,
+    ) -> Self {
         let (tell, told) = oneshot::channel();
         let (first, last) =
             if is_stream { (Some(answer.clone().more_follows()), answer.without_headers()) } else { (None, answer) };
-        let runtime = slot.runtime().clone();
+        let (runtime, input) = (slot.runtime().clone(), slot.asked().cost().get(INPUT).copied());
         runtime.spawn(follow(slot, first, told));
-        Self { usage, last, is_stream, tell: Some(tell) }
+        Self { usage, secrets, input, last, is_stream, tell: Some(tell) }
     }
 
     fn ended(mut self) {
-        let report = self.last.clone().now_if(self.is_stream);
-        self.tell(report, true);
+        self.tell(Ending::Whole);
     }
 
-    fn tell(&mut self, report: Report, is_whole: bool) {
-        let usage = self.usage.take().and_then(|mut usage| usage.end(is_whole));
-        let report = usage.into_iter().fold(report, |report, usage| usage.onto(report));
-        if let Some(tell) = self.tell.take() {
-            // The runtime ends: nobody is told anything any more.
-            let _ = tell.send(report);
-        }
+    fn broke(mut self) {
+        self.tell(Ending::Broken);
+    }
+
+    fn tell(&mut self, ending: Ending) {
+        let Some(tell) = self.tell.take() else { return };
+        let read = self.usage.as_mut();
+        let is_whole = ending == Ending::Whole || read.as_ref().is_some_and(|read| read.is_over());
+        let error = read.as_ref().and_then(|read| read.error()).map(|error| secrets::clean(error, &self.secrets));
+        let usage = self.usage.as_mut().and_then(|read| read.usage(is_whole));
+        let report = match (self.is_stream, is_whole || error.is_some(), ending) {
+            (true, true, _) => self.last.clone().arrived(Instant::now()),
+            (true, false, Ending::Left) => Report::abandoned(),
+            (_, false, Ending::Broken) => Report::timeout(),
+            // An answer of a known length was there; nobody wanted to read it.
+            (false, ..) | (true, false, Ending::Whole) => self.last.clone(),
+        };
+        let report = error.into_iter().fold(report, Report::body);
+        let report = usage.into_iter().fold(report, |report, mut usage| {
+            if let (true, Some(input)) = (usage.is_estimated, self.input) {
+                usage.units.entry(INPUT.to_owned()).or_insert(input);
+            }
+            usage.onto(report)
+        });
+        // Where the runtime has ended nobody is told anything any more.
+        let _ = tell.send(report);
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if self.tell.is_none() {
-            return;
-        }
-        // An answer of a known length was there; nobody wanted to read it.
-        let report = if self.is_stream { Report::abandoned() } else { self.last.clone() };
-        self.tell(report, false);
+        self.tell(Ending::Left);
     }
 }
 

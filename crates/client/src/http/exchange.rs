@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::Error;
 use crate::http::body::{PacedBody, Watch};
-use crate::http::{Outgoing, Pacing};
+use crate::http::{Outgoing, Pacing, secrets};
 use crate::report::{Report, Retry};
 use crate::slot::{Next, Slot};
 use crate::{Target, waiting};
@@ -24,6 +24,8 @@ const ERROR_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) struct Exchange {
     pacing: Pacing,
     slot: Slot,
+    /// What of an answer must not be told: the request's own credentials.
+    secrets: Vec<String>,
 }
 
 /// What follows an attempt.
@@ -39,7 +41,7 @@ impl Exchange {
     pub(crate) async fn begin(pacing: &Pacing, request: &Outgoing<'_>) -> Result<Option<Self>, Error> {
         let Some(ask) = (pacing.ask)(request) else { return Ok(None) };
         let slot = pacing.limiter.acquire(ask).await?;
-        Ok(Some(Self { pacing: pacing.clone(), slot }))
+        Ok(Some(Self { pacing: pacing.clone(), slot, secrets: secrets::of(request.headers) }))
     }
 
     /// Where the call is to go.
@@ -74,15 +76,15 @@ impl Exchange {
     {
         let arrived = Instant::now();
         let (parts, body) = response.into_parts();
-        let report = Report::response(parts.status.as_u16()).headers(told(&parts.headers)).arrived(arrived);
+        let report = Report::response(parts.status.as_u16()).headers(secrets::open(&parts.headers)).arrived(arrived);
         if parts.status.as_u16() < 400 {
             let is_stream = is_stream(&parts.headers, &body);
             let usage = (self.pacing.usage)(&parts);
-            let watch = Watch::begin(self.slot, report, usage, is_stream);
+            let watch = Watch::begin(self.slot, report, usage, is_stream, self.secrets);
             return After::Over(Response::from_parts(parts, PacedBody::watched(body, watch)));
         }
         let (start, rest) = read_start(body).await;
-        let report = report.body(&start);
+        let report = report.body(secrets::clean(&start, &self.secrets));
         match self.told(report, is_repeatable).await {
             Some(next) => After::Again(next),
             None => After::Over(Response::from_parts(parts, PacedBody::read(start, rest))),
@@ -97,7 +99,7 @@ impl Exchange {
 
     /// Reports an attempt that ended. `None`: the call is over, for whatever reason; what the attempt brought is the caller's.
     async fn told(self, report: Report, is_repeatable: bool) -> Option<Self> {
-        let Self { pacing, mut slot } = self;
+        let Self { pacing, mut slot, secrets } = self;
         if !is_repeatable {
             if let Err(error) = slot.report(report).await {
                 tracing::debug!(%error, "the end of a call was not reported");
@@ -105,7 +107,7 @@ impl Exchange {
             return None;
         }
         match slot.report_and_retry(report, Retry::default()).await {
-            Ok(Next::Again(slot)) => Some(Self { pacing, slot }),
+            Ok(Next::Again(slot)) => Some(Self { pacing, slot, secrets }),
             Ok(Next::Over(_)) => None,
             Err(error) => {
                 tracing::debug!(%error, "a call is not sent again; its caller gets the last answer");
@@ -113,15 +115,6 @@ impl Exchange {
             }
         }
     }
-}
-
-/// What is reported of an answer's headers: all but secrets.
-fn told(headers: &HeaderMap) -> impl Iterator<Item = (&str, &[u8])> {
-    let is_secret = |name: &header::HeaderName| {
-        [header::SET_COOKIE, header::AUTHORIZATION, header::PROXY_AUTHENTICATE, header::WWW_AUTHENTICATE].contains(name)
-    };
-    let open = headers.iter().filter(move |(name, _)| !is_secret(name));
-    open.map(|(name, value)| (name.as_str(), value.as_bytes()))
 }
 
 /// Whether the body comes as the provider makes it up, so that its end is not near.

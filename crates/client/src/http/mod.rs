@@ -11,10 +11,12 @@
 //!   the provider's, and every layer above that repeats a 429 would repeat this one. When an attempt *was* answered and there is no slot
 //!   for another, the caller gets that answer.
 //! * **Answers below 400** go to the caller at once. Of a stream the headers are reported at its first byte, and its end when it is there;
-//!   dropped before, it is reported as abandoned, with what it is known to have used. Other bodies are reported once, at their end.
+//!   dropped before, it is reported as abandoned, broken as a time-out, with what it is known to have used; an error among its events is
+//!   reported as one. Other bodies are reported once, at their end.
 //! * **Answers from 400 on** are read (64 KiB and five seconds at most) before they are reported, since the reason is in the body.
 //! * **Sent again** is what the service says, as far as the request's body is in memory; a stream past its first byte never.
 //! * **A deadline** ([`Ask::deadline`](crate::Ask::deadline)) ends the wait for an answer's headers too.
+//! * **No secrets**: credentials, cookies and what looks like a key are left out of reports.
 //! * **The target** of the slot is in the request's extensions ([`Target`](crate::Target)), those of the chain for reqwest, for those who
 //!   name `fallbacks`.
 //!
@@ -26,6 +28,7 @@ mod exchange;
 mod llm;
 #[cfg(feature = "reqwest")]
 mod reqwest;
+mod secrets;
 #[cfg(feature = "tower")]
 mod tower;
 mod usage;
@@ -100,7 +103,7 @@ impl Pacing {
         }
     }
 
-    /// For a provider that speaks like OpenAI or Anthropic, by its name in the catalogue: tokens are estimated as [`llm_ask`] tells, and
+    /// For a provider that speaks like OpenAI, Anthropic or Gemini, by its name in the catalogue: tokens are estimated as [`llm_ask`] tells, and
     /// read as [`llm_usage`] tells.
     ///
     /// ```

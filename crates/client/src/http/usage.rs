@@ -11,13 +11,24 @@ use crate::report::Report;
 /// The longest body, or line of a stream, that is looked into.
 const LONGEST: usize = 16 * 1024 * 1024;
 
-/// Reads a body as it passes by, and says what the call used.
+/// Reads a body as it passes by.
 pub trait ReadUsage: Send + Sync {
     /// A piece of the body, in order.
     fn read(&mut self, piece: &Bytes);
 
-    /// Nothing more comes. `is_whole` is false when the caller left before the end. `None`: unknown.
-    fn end(&mut self, is_whole: bool) -> Option<Usage>;
+    /// What the call used, as far as it was read; `None`: unknown. `is_whole` is false when the caller left, or the connection broke,
+    /// before the end.
+    fn usage(&mut self, is_whole: bool) -> Option<Usage>;
+
+    /// Whether the answer itself said that it is over: many callers leave then, without reading on to the end of the body.
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    /// An error that the answer holds although its status is a good one, as it was received.
+    fn error(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// Units that a call used, by meter.
@@ -36,10 +47,10 @@ impl Usage {
     }
 }
 
-/// Reads `usage` as OpenAI (chat completions, responses, embeddings) and Anthropic write it, in a JSON body or in the events of a
+/// Reads `usage` as OpenAI (chat completions, responses, embeddings), Anthropic and Gemini write it, in a JSON body or in the events of a
 /// stream. The input is what their limits count: cached input is in OpenAI's and not in Anthropic's; `cached_input_tokens` tells it apart.
-/// Of a stream that does not say (OpenAI's, without `stream_options.include_usage`, or one that was cut off) the output is counted, a
-/// token for each event with content, and marked as estimated.
+/// Of a stream that does not say (OpenAI's without `stream_options.include_usage`, or one that was cut off) the output is counted, a
+/// token for each event with content, and marked as estimated. An error among the events is reported as the body of one.
 pub fn llm_usage(answer: &response::Parts) -> Option<Box<dyn ReadUsage>> {
     let is_packed = answer.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity");
     let kind = answer.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
@@ -67,7 +78,7 @@ impl ReadUsage for Whole {
         }
     }
 
-    fn end(&mut self, is_whole: bool) -> Option<Usage> {
+    fn usage(&mut self, is_whole: bool) -> Option<Usage> {
         let mut tokens = Tokens::default();
         tokens.add(serde_json::from_slice::<Said>(&self.read).ok().filter(|_| is_whole)?);
         let units = tokens.units();
@@ -82,14 +93,22 @@ struct Events {
     tokens: Tokens,
     /// Events that carried something.
     contents: u64,
+    is_over: bool,
+    error: Option<Vec<u8>>,
 }
 
 impl Events {
     fn line(&mut self) {
         let line = std::mem::take(&mut self.line);
         let Some(data) = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii) else { return };
+        self.is_over |= data == b"[DONE]";
         let Ok(said) = serde_json::from_slice::<Said>(data) else { return };
-        let has_content = said.usage.is_none() && said.message.is_none() && said.response.is_none();
+        self.is_over |= matches!(said.kind.as_deref(), Some("message_stop" | "response.completed" | "response.incomplete"));
+        if self.error.is_none() && said.is_error() {
+            self.error = Some(data.to_vec());
+        }
+        let has_content =
+            said.usage.is_none() && said.usage_metadata.is_none() && said.message.is_none() && said.response.is_none();
         self.contents += u64::from(has_content);
         self.tokens.add(said);
     }
@@ -106,11 +125,19 @@ impl ReadUsage for Events {
         }
     }
 
-    fn end(&mut self, is_whole: bool) -> Option<Usage> {
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    fn error(&self) -> Option<&[u8]> {
+        self.error.as_deref()
+    }
+
+    fn usage(&mut self, is_whole: bool) -> Option<Usage> {
         let mut units = self.tokens.units();
         let told = units.get("output_tokens").copied();
         // Anthropic says at the start that there is one token of output, and the truth at the end.
-        let is_estimated = told.is_none() || !is_whole && told < Some(self.contents);
+        let is_estimated = told.is_none() || !is_whole && !self.is_over && told < Some(self.contents);
         if is_estimated && self.contents > 0 {
             units.insert("output_tokens".into(), self.contents);
         }
@@ -122,9 +149,20 @@ impl ReadUsage for Events {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Said {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    error: Option<serde::de::IgnoredAny>,
     usage: Option<Tokens>,
+    #[serde(rename = "usageMetadata")]
+    usage_metadata: Option<Tokens>,
     message: Option<Within>,
     response: Option<Within>,
+}
+
+impl Said {
+    fn is_error(&self) -> bool {
+        self.error.is_some() || matches!(self.kind.as_deref(), Some("error" | "response.failed"))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -136,8 +174,14 @@ struct Within {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Tokens {
+    #[serde(alias = "promptTokenCount")]
     prompt_tokens: Option<u64>,
+    #[serde(alias = "candidatesTokenCount")]
     completion_tokens: Option<u64>,
+    #[serde(rename = "thoughtsTokenCount")]
+    thoughts: Option<u64>,
+    #[serde(rename = "cachedContentTokenCount")]
+    cached_content: Option<u64>,
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     prompt_tokens_details: Option<Cached>,
@@ -156,7 +200,7 @@ impl Tokens {
     /// What was said later counts.
     fn add(&mut self, said: Said) {
         let within = [said.message, said.response].into_iter().flatten().filter_map(|within| within.usage);
-        for later in within.chain(said.usage) {
+        for later in within.chain(said.usage).chain(said.usage_metadata) {
             let Self { prompt_tokens, completion_tokens, input_tokens, output_tokens, .. } = later;
             self.prompt_tokens = prompt_tokens.or(self.prompt_tokens);
             self.completion_tokens = completion_tokens.or(self.completion_tokens);
@@ -164,6 +208,8 @@ impl Tokens {
             self.output_tokens = output_tokens.or(self.output_tokens);
             self.prompt_tokens_details = later.prompt_tokens_details.or(self.prompt_tokens_details.take());
             self.input_tokens_details = later.input_tokens_details.or(self.input_tokens_details.take());
+            self.thoughts = later.thoughts.or(self.thoughts);
+            self.cached_content = later.cached_content.or(self.cached_content);
             self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
             self.cache_creation_input_tokens = later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
         }
@@ -171,12 +217,14 @@ impl Tokens {
 
     fn units(&self) -> BTreeMap<String, u64> {
         let details = self.prompt_tokens_details.as_ref().or(self.input_tokens_details.as_ref());
-        let cached = self.cache_read_input_tokens.or(details.and_then(|details| details.cached_tokens));
+        let cached = self.cache_read_input_tokens.or(self.cached_content);
+        let cached = cached.or(details.and_then(|details| details.cached_tokens));
         let written = self.cache_creation_input_tokens.unwrap_or(0);
         let input = self.input_tokens.or(self.prompt_tokens).map(|input| input.saturating_add(written));
+        let output = self.output_tokens.or(self.completion_tokens);
         let units = [
             ("input_tokens", input),
-            ("output_tokens", self.output_tokens.or(self.completion_tokens)),
+            ("output_tokens", output.map(|output| output.saturating_add(self.thoughts.unwrap_or(0)))),
             ("cached_input_tokens", cached.filter(|cached| *cached > 0)),
         ];
         units.into_iter().filter_map(|(meter, units)| Some((meter.to_owned(), units?))).collect()
@@ -193,7 +241,7 @@ mod tests {
         for piece in pieces {
             usage.read(&Bytes::copy_from_slice(piece.as_bytes()));
         }
-        usage.end(is_whole)
+        usage.usage(is_whole)
     }
 
     fn units(input: u64, output: u64, cached: u64) -> BTreeMap<String, u64> {
@@ -214,6 +262,7 @@ mod tests {
                 r#"{"usage":{"input_tokens":3,"cache_read_input_tokens":80,"cache_creation_input_tokens":6,"output_tokens":4}}"#,
                 units(9, 4, 80),
             ),
+            (r#"{"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":3,"thoughtsTokenCount":1}}"#, units(9, 4, 0)),
         ] {
             let (start, end) = body.split_at(12);
             assert_eq!(
@@ -257,5 +306,18 @@ mod tests {
         let silent = read("text/event-stream", &CHAT[..2], true).unwrap();
         assert_eq!(silent, Usage { units: units(0, 2, 0), is_estimated: true }, "without include_usage");
         assert_eq!(read("text/event-stream", &[], false), None);
+    }
+
+    #[test]
+    fn a_stream_says_that_it_is_over_and_what_went_wrong() {
+        let read = |events: &[&str]| {
+            let mut read = Events::default();
+            events.iter().for_each(|event| read.read(&Bytes::copy_from_slice(event.as_bytes())));
+            (read.is_over(), read.error().map(|error| String::from_utf8_lossy(error).into_owned()))
+        };
+        assert_eq!((read(CHAT), read(&CHAT[..2])), ((true, None), (false, None)));
+        assert_eq!(read(&["data: {\"type\": \"message_stop\"}\n"]), (true, None));
+        let overloaded = "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}";
+        assert_eq!(read(&["event: error\ndata: ", overloaded, "\n\n"]), (false, Some(overloaded.to_owned())));
     }
 }
