@@ -10,7 +10,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, check_config, demo, explain, mock_provider, probe, provider_files, serve, simulate, status};
+use crate::commands::{
+    bench, check_config, demo, explain, mock_provider, probe, provider_files, report, serve, simulate, status,
+};
 
 /// Many small things live as long as a call does; the system's allocator takes a quarter of the time of an acquire for them.
 #[global_allocator]
@@ -29,6 +31,9 @@ Examples:
 
   # Look at it: scopes, limits, levels, who waits and for what
   paceline status
+
+  # What would it have done with the calls that it only watches?
+  paceline report --shadow
 
   # What does this answer of a provider say?
   curl -si https://api.openai.com/v1/models | paceline explain --provider openai
@@ -62,6 +67,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Simulate(simulate::SimulateArgs),
     Status(status::StatusArgs),
+    Report(report::ReportArgs),
     Explain(explain::ExplainArgs),
     CheckConfig(check_config::CheckConfigArgs),
     Probe(probe::ProbeArgs),
@@ -93,6 +99,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => in_runtime(demo::run(args))?,
         Command::Simulate(args) => simulate::run(&args, &mut io::stdout().lock())?,
         Command::Status(args) => in_runtime(status::run(args, &mut io::stdout()))?,
+        Command::Report(args) => in_runtime(report::run(args, &mut io::stdout()))?,
         Command::Explain(args) => {
             args.provider_files.install()?;
             let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -136,6 +143,8 @@ enum Failure {
     #[error(transparent)]
     Status(#[from] status::StatusError),
     #[error(transparent)]
+    Report(#[from] report::ReportError),
+    #[error(transparent)]
     Explain(#[from] explain::ExplainError),
     #[error(transparent)]
     CheckConfig(#[from] check_config::CheckConfigError),
@@ -156,6 +165,7 @@ impl Failure {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Serve(serve::ServeFailure::Serve(error)) if error.is_mistake() => ExitCode::from(2),
+            Self::Report(error) => ExitCode::from(error.exit_status()),
             Self::Probe(error) if error.is_usage() => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
@@ -164,6 +174,7 @@ impl Failure {
     fn is_closed_output(&self) -> bool {
         let error = match self {
             Self::Status(status::StatusError::Output(error))
+            | Self::Report(report::ReportError::Output(error))
             | Self::Bench(bench::BenchError::Output(error))
             | Self::Simulate(simulate::SimulateFailure::Output(error))
             | Self::Explain(explain::ExplainError::Output(error))

@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod mock_provider;
 pub(crate) mod probe;
 pub(crate) mod provider_files;
+pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod status;

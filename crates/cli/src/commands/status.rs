@@ -10,6 +10,7 @@ use std::error::Error as _;
 use std::io::{self, Write};
 use std::time::Duration;
 
+pub(crate) use self::people::{printable, row, table};
 use clap::Args;
 use paceline_proto::v1::admin_client::AdminClient;
 use paceline_proto::v1::{GetScopeRequest, GetScopeResponse, ListScopesRequest, ListScopesResponse, Selector};
@@ -146,7 +147,8 @@ async fn listed(
     Ok(listed.map_err(|status| failed(addr, &status))?.into_inner())
 }
 
-async fn connect(addr: &str) -> Result<AdminClient<Channel>, StatusError> {
+/// Connects to the service.
+pub(crate) async fn connect(addr: &str) -> Result<AdminClient<Channel>, StatusError> {
     let with_scheme = if addr.contains("://") { addr.to_owned() } else { format!("http://{addr}") };
     let endpoint = Endpoint::from_shared(with_scheme).map_err(|_| StatusError::Address(addr.to_owned()))?;
     if endpoint.uri().port_u16().is_none() {
@@ -175,12 +177,14 @@ async fn details(
     Ok(scopes)
 }
 
-fn selector(scope: &str) -> Selector {
+/// What `PROVIDER/ACCOUNT` selects.
+pub(crate) fn selector(scope: &str) -> Selector {
     let (provider, account) = scope.split_once('/').unwrap_or((scope, "*"));
     Selector { provider: provider.to_owned(), account: account.to_owned() }
 }
 
-fn failed(addr: &str, status: &Status) -> StatusError {
+/// What a refusal means for a person.
+pub(crate) fn failed(addr: &str, status: &Status) -> StatusError {
     let addr = addr.to_owned();
     let why = match status.source() {
         Some(source) => root_cause(source),

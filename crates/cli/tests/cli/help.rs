@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::process::run;
 
 /// The commands, in the order of the help.
-const COMMANDS: [&str; 9] =
-    ["serve", "demo", "simulate", "status", "explain", "check-config", "probe", "mock-provider", "bench"];
+const COMMANDS: [&str; 10] =
+    ["serve", "demo", "simulate", "status", "report", "explain", "check-config", "probe", "mock-provider", "bench"];
 
 fn compare(name: &str, args: &[&str]) {
     let (status, help, errors) = run(args);
@@ -60,6 +60,12 @@ fn the_version_is_told_and_wrong_command_lines_end_with_two() {
         (&["serve", "--prot", "1"][..], "--prot"),
         (&["serve", "--log-format", "xml"][..], "`text` or `json`"),
         (&["status", "a", "b"][..], "unexpected"),
+        (&["report"][..], "--shadow"),
+        (&["report", "--shadow", "--since", "24"][..], "such as 24h"),
+        (&["report", "--shadow", "--since", "2020-01-01"][..], "such as 24h"),
+        (&["report", "--shadow", "--since", "2999-01-01T00:00:00Z"][..], "still to come"),
+        (&["report", "--shadow", "--price", "tokens"][..], "tokens=3/1M"),
+        (&["report", "--shadow", "--addr", "nowhere"][..], "HOST:PORT"),
         (&["bench", "--rate", "10", "--in-flight", "2"][..], "cannot be used with"),
         (&["mock-provider", "--latency", "-5ms"][..], "it must not be negative"),
         (&["mock-provider", "--latency-jitter", "-1s"][..], "it must not be negative"),
@@ -83,6 +89,16 @@ fn the_version_is_told_and_wrong_command_lines_end_with_two() {
         let (status, _, errors) = run(args);
         assert!(status == Some(2) && errors.contains(words), "{args:?}: {status:?} {errors}");
     }
+}
+
+/// A script that waits for a trial tells a service that is away from a trial that is too young.
+#[test]
+fn a_report_that_cannot_be_had_ends_with_three() {
+    let (status, out, errors) = run(&["report", "--shadow", "--addr", "127.0.0.1:1"]);
+    assert!(
+        status == Some(3) && out.is_empty() && errors.contains("is `paceline serve` running there?"),
+        "{status:?} {errors}"
+    );
 }
 
 #[test]

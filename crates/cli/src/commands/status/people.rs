@@ -258,17 +258,17 @@ fn span(duration: &Duration) -> Span {
     Span::from_secs(duration.seconds).saturating_add(Span::from_micros(i64::from(duration.nanos) / 1_000))
 }
 
-pub(super) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
 /// A name that cannot move the cursor.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 /// Columns as wide as their widest cell, two spaces between them.
-pub(super) fn table(rows: &[Vec<String>], indent: &str) -> String {
+pub(crate) fn table(rows: &[Vec<String>], indent: &str) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for cells in rows {
         widths.resize(widths.len().max(cells.len()), 0);
