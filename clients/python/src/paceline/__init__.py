@@ -28,6 +28,7 @@ from paceline.words import AnswerKind, Mode, NotApplied, Priority, Reason, Repea
 if TYPE_CHECKING:
     from paceline import aio
     from paceline.limiter import Call, Limiter, Slot
+    from paceline.run import patch
     from paceline.transports import aiohttp, httpx, requests
     from paceline.wrapping import wrap
 
@@ -67,6 +68,7 @@ __all__ = [
     "flush",
     "httpx",
     "outcome_of",
+    "patch",
     "requests",
     "wrap",
 ]
@@ -78,6 +80,7 @@ _LATER = {
     "httpx": "paceline.transports",
     "requests": "paceline.transports",
     "aiohttp": "paceline.transports",
+    "patch": "paceline.run",
     "wrap": "paceline.wrapping",
 }
 """What needs protobuf or an HTTP library, and where it is: imported when it is first used."""
