@@ -17,7 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "sdk"))
 
-from programs import ROOT, Program  # noqa: E402
+from programs import ROOT, Program
 
 PAGE = ROOT / "docs" / "recipes.md"
 SOURCES = Path(__file__).parents[1] / "src"
@@ -129,9 +129,7 @@ results = [summarise.delay(f"text {number}") for number in range(20)]
 assert all("mock answer" in result.get(timeout=90) for result in results)
 """
     try:
-        ended = subprocess.run(
-            [sys.executable, "-c", code], env=said, cwd=tmp_path, capture_output=True, text=True, timeout=120
-        )
+        ended = subprocess.run([sys.executable, "-c", code], env=said, cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert ended.returncode == 0, ended.stderr
     finally:
         worker.terminate()

@@ -95,6 +95,8 @@ def _genai(client: Any, governs: Any) -> Any:
         from paceline.transports.aiohttp_session import governed
 
         inner = await old._get_aiohttp_session()
+        if not _is_of(inner, "aiohttp"):
+            return inner  # google-auth's, for client certificates
         if id(inner) not in sessions or sessions[id(inner)].closed:
             sessions[id(inner)] = governed(inner, governs)
         return sessions[id(inner)]

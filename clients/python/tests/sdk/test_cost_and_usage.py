@@ -160,6 +160,14 @@ def test_a_body_that_cannot_be_read_costs_what_such_calls_cost_lately() -> None:
             {"response": {"usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}}},
             {"input_tokens": 1, "output_tokens": 2, "tokens": 3},
         ),
+        (
+            {"usage": {"inputTokens": 9, "outputTokens": 3, "totalTokens": 12}},
+            {"input_tokens": 9, "output_tokens": 3, "tokens": 12},
+        ),
+        (
+            {"usage": {"billed_units": {}, "tokens": {"input_tokens": 9, "output_tokens": 3}}},
+            {"input_tokens": 9, "output_tokens": 3},
+        ),
         ({"usage": None}, {}),
         ({"usage": {"prompt_tokens": -1}}, {"output_tokens": 0}),
         ([1, 2], {}),

@@ -547,3 +547,25 @@ def test_bodies_that_are_files_are_sent_again_whole(service: Any, account: str) 
         assert first[2] == second[2]
         assert b"RIFFRIFF" in second[2]
     nothing_held(service, account)
+
+
+def test_azure_names_its_deployment(service: Any, account: str) -> None:
+    with provider(*REFUSED_ONCE) as at:
+        plain = openai.AzureOpenAI(
+            azure_endpoint=at.url, api_key="k-1234567", api_version="2026-01-01", azure_deployment="prod-4o"
+        )
+        paceline.wrap(plain).chat.completions.create(**ASK)
+        assert len(at.requests) == 2
+    eventually(lambda: service.metric("paceline_acquires_total", provider="azure", model="prod-4o") >= 2, "it is not Azure's")
+
+
+def test_layers_of_attempts_share_one_bound(service: Any, account: str) -> None:
+    """A job that retries, around calls that are sent again: as many as one call may have, not as many times as many."""
+    with provider(answers(429, SLOW_DOWN, retry_after_ms="5")) as at:
+        client = through(at)
+        ask = paceline.Ask("openai", model="job", max_wait=60)
+        with pytest.raises(openai.RateLimitError):
+            paceline.Limiter().call(client.chat.completions.create, ask=ask, **ASK)
+        print("sent", len(at.requests))
+        assert 2 <= len(at.requests) <= 8
+    nothing_held(service, account)

@@ -52,11 +52,11 @@ ANTHROPIC = sse(
 )
 GEMINI = sse(
     {
-        "candidates": [{"content": {"parts": [{"text": "hel"}]}}],
+        "candidates": [{"content": {"parts": [{"text": "he"}]}}],
         "usageMetadata": {"promptTokenCount": 5, "totalTokenCount": 5},
     },
     {
-        "candidates": [{"content": {"parts": [{"text": "lo"}]}, "finishReason": "STOP"}],
+        "candidates": [{"content": {"parts": [{"text": "llo"}]}, "finishReason": "STOP"}],
         "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7},
     },
 )
@@ -97,6 +97,13 @@ def test_cut_anywhere_it_never_counts_less_than_it_passed_on(data: bytes) -> Non
         assert used["input_tokens"] in (5, 99)
         assert used["output_tokens"] >= before or used["output_tokens"] == 2
         before = min(used["output_tokens"], 2)
+
+
+def test_a_text_a_line_is_read_too() -> None:
+    lines = b"".join(
+        json.dumps(event).encode() + b"\n" for event in (delta("hello"), {"usage": {"prompt_tokens": 5, "completion_tokens": 2}})
+    )
+    assert metered(lines, 9).used(None) == ({"input_tokens": 5, "output_tokens": 2}, False)
 
 
 def test_without_a_word_of_usage_we_count() -> None:
@@ -179,7 +186,7 @@ def test_an_error_event_is_told_without_the_key_in_it() -> None:
 
 
 def test_what_is_no_text_is_not_counted() -> None:
-    for kind, encoding in [("audio/mpeg", ""), ("text/event-stream", "snappy")]:
+    for kind, encoding in [("audio/mpeg", ""), ("text/event-stream", "snappy"), ("text/event-stream", "")]:
         one = tail()
         one.begins(kind, encoding)
         one.feed(b"\x00\x01")

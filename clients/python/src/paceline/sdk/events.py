@@ -43,6 +43,8 @@ class StreamMeter:
         """The first error event, as received."""
         self.ended = False
         """Whether the stream said that it is complete."""
+        self.is_read = False
+        """Whether there was anything in it that could be read."""
         self._told: dict[str, int] = {}
         self._final = False
         self._written_bytes = 0
@@ -68,7 +70,7 @@ class StreamMeter:
         """The stream is over, as it should be or not: what is left is read."""
         if self._whole is not None:
             self._told = usage_of_body(bytes(self._whole))
-            self._final = self.ended = bool(self._told)
+            self._final = self.ended = self.is_read = bool(self._told)
             return
         for line in (self._line, b""):
             self._take(line.rstrip(b"\r"))
@@ -94,6 +96,8 @@ class StreamMeter:
         elif not line and self._event:
             data, self._event = b"\n".join(self._event), []
             self._read(data)
+        elif line.startswith(b"{"):
+            self._read(line)  # one JSON text a line
 
     def _read(self, data: bytes) -> None:
         if data == b"[DONE]":
@@ -105,6 +109,7 @@ class StreamMeter:
             return
         if not isinstance(event, dict):
             return
+        self.is_read = True
         kind = event.get("type")
         if error_in(event) and self.error is None:
             self.error = data

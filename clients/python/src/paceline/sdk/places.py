@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -180,9 +181,14 @@ def _named_host(host: str, table: Mapping[str, str]) -> str:
         if name in table:
             return table[name]
     for pattern, provider in table.items():
-        if "*" in pattern and re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), bare):
+        if "*" in pattern and _matches(pattern, bare):
             return provider
     return ""
+
+
+@lru_cache(maxsize=1024)
+def _matches(pattern: str, host: str) -> bool:
+    return bool(re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), host))
 
 
 def _looks_like(seen: Seen, endpoint: Endpoint) -> bool:

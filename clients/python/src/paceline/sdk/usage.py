@@ -53,6 +53,16 @@ def error_in(value: object) -> bool:
 
 
 def _from_usage(usage: Mapping[str, Any]) -> dict[str, int]:
+    if "inputTokens" in usage:
+        # Amazon Bedrock's Converse.
+        return _kept(
+            input_tokens=usage.get("inputTokens"),
+            output_tokens=usage.get("outputTokens"),
+            tokens=usage.get("totalTokens"),
+            cached_input_tokens=usage.get("cacheReadInputTokens"),
+        )
+    if isinstance(usage.get("tokens"), dict):
+        usage = usage["tokens"]  # Cohere's
     if "prompt_tokens" in usage or ("total_tokens" in usage and "input_tokens" not in usage):
         return _kept(
             input_tokens=usage.get("prompt_tokens"),

@@ -32,6 +32,7 @@ class Tail:
         self._status = status
         self._meter: StreamMeter | None = StreamMeter(whole=whole)
         self._decode: Decoder | None = None
+        self._passed = False
         self.is_over = False
         """Whether its end was told."""
 
@@ -55,6 +56,7 @@ class Tail:
         if self._meter is None or self._decode is None:
             return
         try:
+            self._passed = self._passed or bool(piece)
             self._meter.feed(self._decode(piece))
         except Exception:
             log.debug("a stream cannot be read along", exc_info=True)
@@ -72,12 +74,13 @@ class Tail:
         if self.is_over:
             return None
         self.is_over = True
-        if self._meter is None:
+        meter = self._meter
+        if meter is not None:
+            meter.finish()
+        if meter is None or (self._passed and not meter.is_read):
             if ending == "end":
                 return Response(self._status)
             return TimedOut() if ending == "cut" else Abandoned()
-        meter = self._meter
-        meter.finish()
         usage, estimated = meter.used(self._plan.cost.get("input_tokens"))
         if meter.error is not None:
             body = clean_body(meter.error, self._plan.secrets)
