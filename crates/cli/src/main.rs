@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, check_config, demo, explain, mock_provider, probe, provider_files, report, serve, simulate, status,
+    bench, check_config, conformance, demo, explain, mock_provider, probe, provider_files, report, serve, simulate, status,
 };
 
 /// Many small things live as long as a call does; the system's allocator takes a quarter of the time of an acquire for them.
@@ -47,6 +47,9 @@ Examples:
   # A provider to test a client against: refuses the first call for two seconds
   paceline mock-provider --first 1 --status 429 --retry-after 2
 
+  # Does my worker keep the rules? In any language
+  paceline conformance --worker node adapter.js
+
 The exit status is 0 when all went well, 1 when the command failed and 2 when the command line was
 wrong, or names a store that cannot be used as it is.";
 
@@ -72,6 +75,7 @@ enum Command {
     CheckConfig(check_config::CheckConfigArgs),
     Probe(probe::ProbeArgs),
     MockProvider(mock_provider::MockProviderArgs),
+    Conformance(conformance::ConformanceArgs),
     Bench(bench::BenchArgs),
 }
 
@@ -114,6 +118,7 @@ fn run(command: Command) -> Result<(), Failure> {
             in_runtime(probe::run(args, &mut io::stdout()))?
         }
         Command::MockProvider(args) => in_runtime(mock_provider::run(args))?,
+        Command::Conformance(args) => in_runtime(conformance::run(args, &mut io::stdout()))?,
         Command::Bench(args) => in_runtime(bench::run(args, &mut io::stdout()))?,
     }
     Ok(())
@@ -153,6 +158,8 @@ enum Failure {
     #[error(transparent)]
     MockProvider(#[from] mock_provider::MockProviderError),
     #[error(transparent)]
+    Conformance(#[from] conformance::ConformanceError),
+    #[error(transparent)]
     Bench(#[from] bench::BenchError),
     #[error(transparent)]
     ProviderFiles(#[from] provider_files::ProviderFilesError),
@@ -179,6 +186,7 @@ impl Failure {
             | Self::Simulate(simulate::SimulateFailure::Output(error))
             | Self::Explain(explain::ExplainError::Output(error))
             | Self::Probe(probe::ProbeError::Io(error))
+            | Self::Conformance(conformance::ConformanceError::Io(error))
             | Self::CheckConfig(check_config::CheckConfigError::Io(error)) => error,
             _ => return false,
         };

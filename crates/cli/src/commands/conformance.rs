@@ -1,0 +1,206 @@
+//! `paceline conformance`: plays service and provider for a worker in any language, and says what it did wrong.
+
+mod event;
+mod grpc;
+mod judge;
+mod script;
+mod stage;
+mod table;
+mod web;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use clap::Args;
+use paceline_core::units::Span;
+use paceline_proto::v1::rate_limiter_server::RateLimiterServer;
+use paceline_provider_sim::parse_span;
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+use tokio::time::sleep;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+use tonic_health::ServingStatus;
+
+use self::grpc::Service;
+use self::script::{Situation, situations};
+use self::stage::Stage;
+use self::table::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Wait for a worker: it fetches jobs from the HTTP address and asks at the gRPC address
+  paceline conformance --listen
+
+  # Start one; it finds the addresses in KIT_URL and PACELINE_ADDR
+  paceline conformance --worker node adapter.js
+
+  # Only two situations, while you work on them
+  paceline conformance --only queued,retry --worker node adapter.js
+
+  # For a program
+  paceline conformance --json --worker python3 adapter.py
+
+A worker is led through some twenty situations: waits, lines, denials, refusals, streams, lost answers. How to
+write the twenty lines that fetch jobs for your client: docs/conformance.md. The exit status is 0 when every
+situation was seen and nothing was wrong.";
+
+/// Where nobody says.
+const ANY: &str = "127.0.0.1:0";
+/// How often it is looked whether the worker still does something.
+const LOOK: Duration = Duration::from_millis(50);
+/// What a worker may still say after its last job: a report of a stream, a release.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// Leads a worker in any language through what can happen, and says which rule it breaks.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, after_help = "See --help for examples.")]
+pub(crate) struct ConformanceArgs {
+    /// Address of jobs and provider (HTTP); port 0 picks a free one, which the first line of output names.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_value = ANY, default_missing_value = ANY)]
+    listen: SocketAddr,
+
+    /// Address of the service (gRPC).
+    #[arg(long, value_name = "ADDR", default_value = ANY)]
+    grpc: SocketAddr,
+
+    /// Only these situations, by name, joined by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse_situation)]
+    only: Vec<String>,
+
+    /// Give up when nothing has happened for so long.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_span)]
+    patience: Span,
+
+    /// Print one JSON object: {"pass","situations":[{"id","title","verdict","findings":[{"rule","seen"}],"missing"}],"findings"};
+    /// the addresses go to standard error.
+    #[arg(long)]
+    json: bool,
+
+    /// The command that starts the worker, with its arguments; must come last.
+    #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true)]
+    worker: Vec<OsString>,
+}
+
+/// Why a worker was not found good.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConformanceError {
+    /// An address cannot be had.
+    #[error("cannot listen on {address}: {source}; choose another address, or port 0 for a free one")]
+    Listen {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The worker cannot be started.
+    #[error("cannot start {}: {source}; is it installed, and is the name right?", command.display())]
+    Worker {
+        /// The command.
+        command: OsString,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something is wrong, or was not seen.
+    #[error("the worker does not pass: {0}")]
+    NotGood(String),
+    /// Reading or writing failed.
+    #[error("conformance stopped: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Plays until all jobs are done, the worker has ended, or nothing happens any more; then judges.
+///
+/// # Errors
+/// No address, no worker, or a worker that does not pass.
+pub(crate) async fn run(args: ConformanceArgs, out: &mut dyn Write) -> Result<(), ConformanceError> {
+    let is_wanted = |situation: &Situation| args.only.is_empty() || args.only.iter().any(|name| name == situation.id);
+    let stage = Stage::new(situations().into_iter().filter(is_wanted).collect());
+    let (http, grpc) = serve(&args, &stage).await?;
+    let addresses = format!("listening grpc={grpc} http={http}\n");
+    if args.json {
+        io::stderr().write_all(addresses.as_bytes())?;
+    } else {
+        out.write_all(addresses.as_bytes())?;
+        out.flush()?;
+    }
+    let mut worker = start(&args.worker, http, grpc)?;
+    let ended = play(&stage, worker.as_mut(), args.patience.to_duration()).await;
+    sleep(LAST_WORDS).await;
+    if let Some(worker) = &mut worker {
+        // Gone already when all went well.
+        let _ = worker.kill().await;
+    }
+    let (judgements, stray) = judge::judge(stage.situations(), &stage.events());
+    let outcome = Outcome { judged: stage.situations().iter().zip(judgements).collect(), stray };
+    let text = if args.json { format!("{}\n", outcome.json()) } else { outcome.text() };
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    if outcome.is_good() { Ok(()) } else { Err(ConformanceError::NotGood(format!("{}{ended}", outcome.summary()))) }
+}
+
+/// A name of a situation.
+fn parse_situation(text: &str) -> Result<String, String> {
+    let names: Vec<&str> = situations().iter().map(|situation| situation.id).collect();
+    if names.contains(&text) { Ok(text.to_owned()) } else { Err(format!("there are {}", names.join(", "))) }
+}
+
+/// Both listeners.
+async fn serve(args: &ConformanceArgs, stage: &Stage) -> Result<(SocketAddr, SocketAddr), ConformanceError> {
+    let (http, http_address) = listen(args.listen).await?;
+    let (grpc, grpc_address) = listen(args.grpc).await?;
+    let pages = web::router(stage.clone(), http_address);
+    // Both end with the process.
+    tokio::spawn(async move { axum::serve(http, pages).await });
+    let (health, answers) = tonic_health::server::health_reporter();
+    health.set_service_status("", ServingStatus::Serving).await;
+    let service = RateLimiterServer::new(Service { stage: stage.clone() });
+    let server = Server::builder().add_service(service).add_service(answers);
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(grpc)));
+    Ok((http_address, grpc_address))
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ConformanceError> {
+    let failed = |source| ConformanceError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let local = listener.local_addr()?;
+    Ok((listener, local))
+}
+
+/// Starts the worker, if there is one to start. What it prints goes to standard error.
+fn start(command: &[OsString], http: SocketAddr, grpc: SocketAddr) -> Result<Option<Child>, ConformanceError> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
+    let child = Command::new(program)
+        .args(arguments)
+        .env("KIT_URL", format!("http://{http}"))
+        .env("PACELINE_ADDR", grpc.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(io::stderr()))
+        .kill_on_drop(true)
+        .spawn();
+    child.map(Some).map_err(|source| ConformanceError::Worker { command: program.clone(), source })
+}
+
+/// Waits for the end; says what it was where it was not the usual one.
+async fn play(stage: &Stage, worker: Option<&mut Child>, patience: Duration) -> String {
+    let idle = async {
+        while stage.idle() < patience {
+            sleep(LOOK).await;
+        }
+    };
+    let left = async {
+        match worker {
+            Some(worker) => worker.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string()),
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stage.all_done() => String::new(),
+        status = left => format!(". It ended before its jobs ({status})"),
+        () = idle => format!(". Nothing happened for {} s", patience.as_secs()),
+    }
+}

@@ -1,0 +1,229 @@
+//! The kit as the service: all ways of the contract, answered by the stage. Thin.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use paceline_proto::v1::acquire_batch_item::Result as AcquireResult;
+use paceline_proto::v1::acquire_response::Outcome as Decision;
+use paceline_proto::v1::rate_limiter_server::RateLimiter;
+use paceline_proto::v1::release_request::What as Given;
+use paceline_proto::v1::report_batch_item::Result as ReportResult;
+use paceline_proto::v1::session_request::Call;
+use paceline_proto::v1::session_response::Answer as SessionAnswer;
+use paceline_proto::v1::{
+    AcquireBatchItem, AcquireBatchRequest, AcquireBatchResponse, AcquireRequest, AcquireResponse, Denial, Grant, Mode,
+    NotApplied, Queued, Reason, ReleaseRequest, ReleaseResponse, ReportBatchItem, ReportBatchRequest, ReportBatchResponse,
+    ReportRequest, ReportResponse, SessionRequest, SessionResponse, Shadow,
+};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::{Request, Response, Status, Streaming};
+use tonic_types::Status as RpcStatus;
+
+use super::event::{Answer, Granted, Said, Way};
+use super::stage::{Answering, Stage, job_of, job_of_ticket};
+
+/// The lease of a slot that comes with a report.
+const TTL: Duration = Duration::from_secs(120);
+
+/// The service that a worker sees.
+#[derive(Clone)]
+pub(super) struct Service {
+    pub(super) stage: Stage,
+}
+
+impl Service {
+    async fn acquire_one(&self, way: Way, request: AcquireRequest) -> Result<AcquireResponse, Status> {
+        let job = request.target.as_ref().map_or("", |target| target.model.as_str()).to_owned();
+        let answering = self.stage.ask(way, &request).ok_or_else(no_job)?;
+        self.say(&job, answering, &request).await
+    }
+
+    async fn say(&self, job: &str, answering: Answering, request: &AcquireRequest) -> Result<AcquireResponse, Status> {
+        sleep(answering.after).await;
+        self.stage.answered(job, &answering.answer);
+        to_proto(answering, request)
+    }
+
+    async fn report_one(&self, request: ReportRequest) -> Result<ReportResponse, Status> {
+        let (number, after, said) = self.stage.report(&request);
+        sleep(after).await;
+        self.stage.told(&request.lease_id, number, &said);
+        match said {
+            Said::Failed => Err(away()),
+            Said::LeaseUnknown => {
+                Ok(ReportResponse { not_applied: NotApplied::LeaseUnknown.into(), ..ReportResponse::default() })
+            }
+            Said::Verdict(verdict, next) => Ok(ReportResponse {
+                applied: true,
+                ttl: Some(proto(TTL)),
+                verdict: verdict.into(),
+                next: next.map(|granted| decided(Decision::Grant(grant(granted, TTL)))),
+                ..ReportResponse::default()
+            }),
+        }
+    }
+
+    fn release_one(&self, request: ReleaseRequest) -> Result<ReleaseResponse, Status> {
+        match request.what {
+            Some(Given::LeaseId(lease)) => self.stage.released(job_of(&lease), &lease),
+            Some(Given::Ticket(ticket)) => self.stage.released(job_of_ticket(&ticket), ""),
+            None => return Err(Status::invalid_argument("a release names a lease or a ticket")),
+        }
+        Ok(ReleaseResponse { released: true })
+    }
+
+    /// One call of a Session, to its last answer.
+    async fn session_call(self, id: u64, call: Call, out: mpsc::UnboundedSender<Result<SessionResponse, Status>>) {
+        let answer = match call {
+            Call::Acquire(request) => self.session_acquire(id, request, &out).await,
+            Call::Report(request) => self.report_one(request).await.map(SessionAnswer::Report),
+            Call::Release(request) => self.release_one(request).map(SessionAnswer::Release),
+            Call::Cancel(_) => Err(Status::cancelled("cancelled")),
+        };
+        let answer = answer.unwrap_or_else(|status| SessionAnswer::Error(rpc_status(&status)));
+        // A worker that has gone misses it.
+        let _ = out.send(Ok(session_response(id, answer)));
+    }
+
+    /// On a Session who has to wait is told so at once, and again when it is decided.
+    async fn session_acquire(
+        &self,
+        id: u64,
+        request: AcquireRequest,
+        out: &mpsc::UnboundedSender<Result<SessionResponse, Status>>,
+    ) -> Result<SessionAnswer, Status> {
+        let job = request.target.as_ref().map_or("", |target| target.model.as_str()).to_owned();
+        let first = self.stage.ask(Way::Session, &request).ok_or_else(no_job)?;
+        let come_back_in = match &first.answer {
+            Answer::Queued { come_back_in, .. } => Some(*come_back_in),
+            _ => None,
+        };
+        let answer = SessionAnswer::Acquire(self.say(&job, first, &request).await?);
+        let Some(come_back_in) = come_back_in else { return Ok(answer) };
+        let _ = out.send(Ok(session_response(id, answer)));
+        sleep(come_back_in).await;
+        let second = self.stage.ask_on(&job).ok_or_else(no_job)?;
+        self.say(&job, second, &request).await.map(SessionAnswer::Acquire)
+    }
+}
+
+#[tonic::async_trait]
+impl RateLimiter for Service {
+    async fn acquire(&self, request: Request<AcquireRequest>) -> Result<Response<AcquireResponse>, Status> {
+        self.acquire_one(Way::Unary, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {
+        self.report_one(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn release(&self, request: Request<ReleaseRequest>) -> Result<Response<ReleaseResponse>, Status> {
+        self.release_one(request.into_inner()).map(Response::new)
+    }
+
+    async fn acquire_batch(&self, request: Request<AcquireBatchRequest>) -> Result<Response<AcquireBatchResponse>, Status> {
+        let answers = request.into_inner().items.into_iter().map(|item| self.acquire_one(Way::Batch, item));
+        let items = join_all(answers).await.into_iter().map(|answer| {
+            let result = answer.map_or_else(|status| AcquireResult::Error(rpc_status(&status)), AcquireResult::Answer);
+            AcquireBatchItem { result: Some(result) }
+        });
+        Ok(Response::new(AcquireBatchResponse { items: items.collect() }))
+    }
+
+    async fn report_batch(&self, request: Request<ReportBatchRequest>) -> Result<Response<ReportBatchResponse>, Status> {
+        let answers = request.into_inner().items.into_iter().map(|item| self.report_one(item));
+        let items = join_all(answers).await.into_iter().map(|answer| {
+            let result = answer.map_or_else(|status| ReportResult::Error(rpc_status(&status)), ReportResult::Answer);
+            ReportBatchItem { result: Some(result) }
+        });
+        Ok(Response::new(ReportBatchResponse { items: items.collect() }))
+    }
+
+    type SessionStream = Pin<Box<dyn Stream<Item = Result<SessionResponse, Status>> + Send>>;
+
+    async fn session(&self, request: Request<Streaming<SessionRequest>>) -> Result<Response<Self::SessionStream>, Status> {
+        let mut calls = request.into_inner();
+        let (out, answers) = mpsc::unbounded_channel();
+        let service = self.clone();
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = calls.next().await {
+                let more = message.more.into_iter().map(|more| (more.correlation_id, more.call));
+                for (id, call) in std::iter::once((message.correlation_id, message.call)).chain(more) {
+                    if let Some(call) = call {
+                        tokio::spawn(service.clone().session_call(id, call, out.clone()));
+                    }
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(UnboundedReceiverStream::new(answers))))
+    }
+}
+
+fn to_proto(answering: Answering, request: &AcquireRequest) -> Result<AcquireResponse, Status> {
+    let ttl = answering.ttl;
+    let answer = match answering.answer {
+        Answer::Granted(granted) => {
+            let is_shadow = granted.is_shadow;
+            let grant = Grant { target: request.target.clone(), ..grant(granted, ttl) };
+            let shadow = is_shadow.then(|| Shadow { wait: Some(proto(Duration::from_secs(9))), ..Shadow::default() });
+            let mode = if is_shadow { Mode::Shadow } else { Mode::Enforce };
+            AcquireResponse { shadow, mode: mode.into(), ..decided(Decision::Grant(grant)) }
+        }
+        Answer::Queued { ticket, come_back_in } => decided(Decision::Queued(Queued {
+            ticket: ticket.into(),
+            come_back_in: Some(proto(come_back_in)),
+            estimated_wait: Some(proto(come_back_in)),
+            ahead: 1,
+            place_lost: false,
+        })),
+        Answer::Denied => decided(Decision::Denial(Denial {
+            reason: Reason::Deadline.into(),
+            retry_after: Some(proto(Duration::from_secs(60))),
+            detail: "the conformance kit denies this one".to_owned(),
+        })),
+        Answer::Failed => return Err(away()),
+    };
+    Ok(answer)
+}
+
+fn grant(granted: Granted, ttl: Duration) -> Grant {
+    Grant {
+        lease_id: granted.lease,
+        wait: Some(proto(granted.wait)),
+        use_within: Some(proto(granted.use_within)),
+        ttl: Some(proto(ttl)),
+        reserved: [("requests".to_owned(), 1)].into(),
+        ..Grant::default()
+    }
+}
+
+fn decided(decision: Decision) -> AcquireResponse {
+    AcquireResponse { outcome: Some(decision), mode: Mode::Enforce.into(), ..AcquireResponse::default() }
+}
+
+fn session_response(id: u64, answer: SessionAnswer) -> SessionResponse {
+    SessionResponse { correlation_id: id, answer: Some(answer), ..SessionResponse::default() }
+}
+
+fn rpc_status(status: &Status) -> RpcStatus {
+    RpcStatus { code: status.code().into(), message: status.message().to_owned(), details: Vec::new() }
+}
+
+fn away() -> Status {
+    Status::unavailable("the conformance kit plays a replica that is away")
+}
+
+fn no_job() -> Status {
+    Status::invalid_argument("target.model is the `model` of no job of the conformance kit")
+}
+
+fn proto(duration: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
+    }
+}

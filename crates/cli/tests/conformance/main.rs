@@ -1,0 +1,102 @@
+//! `paceline conformance` with workers of all sorts: good ones pass, each bad one is caught with the rule that it breaks.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod client;
+mod kit;
+mod plain;
+
+use std::time::Duration;
+
+use kit::Kit;
+use plain::Habits;
+use serde_json::Value;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_with_our_client_passes() {
+    let kit = Kit::start();
+    client::work(&kit).await;
+    let judged = kit.judged();
+    assert_eq!(judged["pass"], true, "{judged:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_loop_of_the_manual_passes() {
+    let kit = Kit::start();
+    plain::work(&kit, Habits::default()).await;
+    let judged = kit.judged();
+    assert_eq!(judged["pass"], true, "{judged:#}");
+}
+
+/// The rules that a worker breaks in a situation.
+fn rules(judged: &Value, situation: &str) -> Vec<String> {
+    let situations = judged["situations"].as_array().expect("situations");
+    let one = situations.iter().find(|one| one["id"] == situation).unwrap_or_else(|| panic!("no {situation}"));
+    let findings = one["findings"].as_array().expect("findings");
+    findings.iter().map(|finding| finding["rule"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What a worker with this habit is told of a situation.
+async fn caught(habits: Habits, expected: &[(&str, &str)]) {
+    let names: Vec<&str> = expected.iter().map(|(situation, _)| *situation).collect();
+    let kit = Kit::start_with(&["--only", &names.join(",")]);
+    plain::work(&kit, habits.clone()).await;
+    let judged = kit.judged();
+    assert_eq!(judged["pass"], false, "{habits:?}");
+    for (situation, rule) in expected {
+        let rules = rules(&judged, situation);
+        assert!(rules.iter().any(|found| found.starts_with(rule)), "{habits:?} in {situation}: {rules:?}\n{judged:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sends_early_is_caught() {
+    caught(Habits { sends_early: true, ..Habits::default() }, &[("wait", "rule 2"), ("held", "rule 2")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_ignores_its_ticket_is_caught() {
+    caught(Habits { ignores_tickets: true, ..Habits::default() }, &[("queued", "the protocol, Ask")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_retries_by_itself_is_caught() {
+    let expected = [("retry", "rule 1"), ("retry-ask", "rule 1"), ("give-up", "rule 1")];
+    caught(Habits { retries_itself: true, ..Habits::default() }, &expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reports_nothing_is_caught() {
+    caught(Habits { reports: false, ..Habits::default() }, &[("plain", "rule 4"), ("stream", "rule 4")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_wakes_late_and_sends_all_the_same_is_caught() {
+    caught(Habits { minds_lateness: false, ..Habits::default() }, &[("late", "rule 3")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaks_keys_is_caught() {
+    caught(Habits { leaks: true, ..Habits::default() }, &[("plain", "rule 4"), ("retry", "rule 4")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_up_or_makes_new_calls_is_caught() {
+    caught(
+        Habits { new_names: true, ..Habits::default() },
+        &[("away", "rule 8"), ("retry-ask", "rule 7"), ("queued", "rule 7")],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sends_what_was_denied_is_caught() {
+    caught(Habits { ignores_denials: true, ..Habits::default() }, &[("denied", "rule 9")]).await;
+}
+
+#[test]
+fn who_never_comes_passes_nothing() {
+    let judged = Kit::start_with(&["--patience", "1s"]).judged_within(Duration::from_secs(30));
+    assert_eq!(judged["pass"], false);
+    let situations = judged["situations"].as_array().unwrap();
+    assert!(situations.iter().all(|one| one["verdict"] == "not_seen"), "{judged:#}");
+}
