@@ -41,8 +41,8 @@ fn every_command_shows_examples_that_parse() {
         let calls: Vec<&str> = calls.filter(|call| call.starts_with(command)).collect();
         assert!(!calls.is_empty(), "{command}: {examples}");
         for call in calls {
-            // Up to the first word of a shell. `--help` last keeps it from running, and does not keep a wrong flag from being told.
-            let words = call.split_whitespace().take_while(|word| !["|", "<", ">"].contains(word));
+            // Up to the first word of a shell, or of another command. `--help` last keeps it from running, and does not keep a wrong flag from being told.
+            let words = call.split_whitespace().take_while(|word| !["|", "<", ">", "--worker"].contains(word));
             let mut words: Vec<&str> = words.map(|word| word.trim_matches('\'')).collect();
             words.push("--help");
             let (status, _, errors) = run(&words);

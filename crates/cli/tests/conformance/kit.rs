@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -80,20 +79,10 @@ impl Kit {
         }
     }
 
-    /// What it found.
-    pub(crate) fn judged(self) -> Value {
-        self.judged_within(Duration::from_secs(90))
-    }
-
-    pub(crate) fn judged_within(mut self, most: Duration) -> Value {
+    /// What it found, once it has ended: it gives up by itself.
+    pub(crate) fn judged(mut self) -> Value {
         let mut out = String::new();
-        let mut stdout = self.child.stdout.take().unwrap();
-        let deadline = Instant::now() + most;
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "the kit does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        stdout.read_to_string(&mut out).unwrap();
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 }

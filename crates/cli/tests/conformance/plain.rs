@@ -165,7 +165,10 @@ impl Worker {
     /// Reports until it is answered, with the age of the answer by then.
     async fn report(&self, lease: &str, seq: u32, report: ReportRequest) -> Option<ReportResponse> {
         let arrived = Instant::now();
-        while self.habits.reports {
+        if !self.habits.reports {
+            return None;
+        }
+        loop {
             let age = prost_types::Duration::try_from(arrived.elapsed()).ok();
             let report = ReportRequest { lease_id: lease.to_owned(), seq, age, ..report.clone() };
             if let Ok(said) = self.service.clone().report(report).await {
@@ -173,14 +176,16 @@ impl Worker {
             }
             sleep(Duration::from_millis(50)).await;
         }
-        None
     }
 
     fn keep_alive(&self, lease: String, every: Duration) -> tokio::task::JoinHandle<()> {
         let mut service = self.service.clone();
-        let reports = self.habits.reports && !every.is_zero();
+        let is_silent = !self.habits.reports || every.is_zero();
         tokio::spawn(async move {
-            while reports {
+            if is_silent {
+                return;
+            }
+            loop {
                 sleep(every).await;
                 let alive = ReportRequest { lease_id: lease.clone(), r#final: false, ..of(Outcome::Running) };
                 let _ = service.report(alive).await;

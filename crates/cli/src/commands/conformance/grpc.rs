@@ -174,7 +174,7 @@ fn to_proto(answering: Answering, request: &AcquireRequest) -> Result<AcquireRes
             AcquireResponse { shadow, mode: mode.into(), ..decided(Decision::Grant(grant)) }
         }
         Answer::Queued { ticket, come_back_in } => decided(Decision::Queued(Queued {
-            ticket: ticket.into(),
+            ticket,
             come_back_in: Some(proto(come_back_in)),
             estimated_wait: Some(proto(come_back_in)),
             ahead: 1,
