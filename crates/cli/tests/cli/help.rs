@@ -5,9 +5,19 @@ use std::path::Path;
 use crate::process::run;
 
 /// The commands, in the order of the help.
-const COMMANDS: [&str; 11] =
-    ["serve", "demo", "simulate", "status", "report", "explain", "check-config", "probe", "mock-provider", "conformance",
-    "bench"];
+const COMMANDS: [&str; 11] = [
+    "serve",
+    "demo",
+    "simulate",
+    "status",
+    "report",
+    "explain",
+    "check-config",
+    "probe",
+    "mock-provider",
+    "conformance",
+    "bench",
+];
 
 fn compare(name: &str, args: &[&str]) {
     let (status, help, errors) = run(args);
