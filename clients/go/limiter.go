@@ -70,9 +70,23 @@ type Options struct {
 	// Of asks that name none; PACELINE_ACCOUNT and PACELINE_TENANT.
 	Account string
 	Tenant  string
-	// Ask nobody; PACELINE_MODE=off.
-	Off bool
+	// PACELINE_MODE if it is ModeOfEnvironment.
+	Mode Mode
 }
+
+// A Mode is what this worker makes of the service.
+type Mode int
+
+const (
+	// ModeOfEnvironment is PACELINE_MODE, else Enforce.
+	ModeOfEnvironment Mode = iota
+	// Enforce: calls wait until the service lets them go.
+	Enforce
+	// Shadow: every call goes at once, and the ask goes beside it.
+	Shadow
+	// Off: nobody is asked.
+	Off
+)
 
 // A Limiter is shared by all calls of a process.
 type Limiter struct {
@@ -91,12 +105,12 @@ func New(options Options) (*Limiter, error) {
 		return os.Getenv(variable)
 	}
 	options.Account, options.Tenant = or(options.Account, "PACELINE_ACCOUNT"), or(options.Tenant, "PACELINE_TENANT")
-	switch mode := os.Getenv("PACELINE_MODE"); mode {
-	case "", "enforce":
-	case "off":
-		options.Off = true
-	default:
-		return nil, fmt.Errorf("paceline: PACELINE_MODE: `%s` is no mode of this client; write `enforce` or `off`", mode)
+	if options.Mode == ModeOfEnvironment {
+		modes := map[string]Mode{"": Enforce, "enforce": Enforce, "shadow": Shadow, "off": Off}
+		name, isKnown := os.Getenv("PACELINE_MODE"), false
+		if options.Mode, isKnown = modes[name]; !isKnown {
+			return nil, fmt.Errorf("paceline: PACELINE_MODE: `%s` is no mode; write `enforce`, `shadow` or `off`", name)
+		}
 	}
 	addresses := options.Addresses
 	for _, address := range strings.Split(os.Getenv("PACELINE_ADDR"), ",") {
@@ -180,8 +194,27 @@ func (limiter *Limiter) Call(ctx context.Context, ask Ask, send func(context.Con
 	}
 }
 
-// slot asks, keeps its place, and sleeps until the call may be sent. answer came with a report.
+// slot is a slot for the next attempt. answer came with a report.
 func (limiter *Limiter) slot(ctx context.Context, request *wire.AcquireRequest, answer *wire.AcquireResponse) (*Slot, error) {
+	switch limiter.options.Mode {
+	case Off:
+		return limiter.alone(request), nil
+	case Shadow:
+		return limiter.watched(request), nil
+	}
+	slot, err := limiter.served(ctx, request, answer, nil)
+	if errors.Is(err, ErrUnreachable) {
+		limiter.say(err)
+		return limiter.alone(request), nil
+	}
+	return slot, err
+}
+
+// served asks, keeps its place, and sleeps until the call may be sent. Of a call that is on its way already, and over when `over` ends, only
+// a place in line is left then: what became of it is told all the same.
+func (limiter *Limiter) served(
+	ctx context.Context, request *wire.AcquireRequest, answer *wire.AcquireResponse, over context.Context,
+) (*Slot, error) {
 	var held *wire.ReleaseRequest
 	defer func() {
 		if held != nil {
@@ -190,14 +223,11 @@ func (limiter *Limiter) slot(ctx context.Context, request *wire.AcquireRequest, 
 	}()
 	for {
 		if answer == nil {
-			if limiter.options.Off || limiter.replicas.isAway() {
-				return limiter.alone(request), nil
+			if limiter.replicas.isAway() {
+				return nil, ErrUnreachable
 			}
 			var err error
-			if answer, err = limiter.ask(ctx, request); errors.Is(err, ErrUnreachable) {
-				limiter.say(err)
-				return limiter.alone(request), nil
-			} else if err != nil {
+			if answer, err = limiter.ask(ctx, request); err != nil {
 				return nil, err
 			}
 		}
@@ -205,6 +235,9 @@ func (limiter *Limiter) slot(ctx context.Context, request *wire.AcquireRequest, 
 		switch outcome := answer.GetOutcome().(type) {
 		case *wire.AcquireResponse_Grant:
 			grant := outcome.Grant
+			if over != nil {
+				return newSlot(limiter, request, grant, mode, received), nil
+			}
 			held = &wire.ReleaseRequest{What: &wire.ReleaseRequest_LeaseId{LeaseId: grant.GetLeaseId()}}
 			wait := grant.GetWait().AsDuration()
 			if err := sleep(ctx, wait-time.Since(received)); err != nil {
@@ -221,6 +254,9 @@ func (limiter *Limiter) slot(ctx context.Context, request *wire.AcquireRequest, 
 			held = &wire.ReleaseRequest{What: &wire.ReleaseRequest_Ticket{Ticket: ticket}}
 			request = proto.Clone(request).(*wire.AcquireRequest)
 			request.Ticket = ticket
+			if over != nil {
+				ctx = over
+			}
 			if err := sleep(ctx, outcome.Queued.GetComeBackIn().AsDuration()-time.Since(received)); err != nil {
 				return nil, err
 			}
@@ -265,6 +301,27 @@ func (limiter *Limiter) giveBack(scope *wire.Target, what *wire.ReleaseRequest) 
 // alone is a slot that no service gave.
 func (limiter *Limiter) alone(request *wire.AcquireRequest) *Slot {
 	return newSlot(limiter, request, nil, wire.Mode_MODE_OFF, time.Now())
+}
+
+// watched is a slot for a call that goes at once, with the ask beside it. Whatever becomes of the ask, the call knows nothing of it.
+func (limiter *Limiter) watched(request *wire.AcquireRequest) *Slot {
+	slot := newSlot(limiter, request, nil, wire.Mode_MODE_SHADOW, time.Now())
+	over, isOver := context.WithCancel(context.Background())
+	beside := &beside{told: make(chan func(*Slot), 16), isOver: isOver}
+	slot.beside = beside
+	go func() {
+		defer isOver()
+		real, err := limiter.served(context.Background(), proto.Clone(request).(*wire.AcquireRequest), nil, over)
+		if err == nil {
+			beside.lease.Store(real.grant.GetLeaseId())
+		}
+		for tell := range beside.told {
+			if err == nil {
+				tell(real)
+			}
+		}
+	}()
+	return slot
 }
 
 // say says once a minute that calls go on without the service.

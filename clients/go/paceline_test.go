@@ -292,6 +292,62 @@ func TestWithNobodyThereCallsGoOnAndComeBack(t *testing.T) {
 	}
 }
 
+func TestAWorkerThatWatchesGoesAtOnceAndIsToldOfAllTheSame(t *testing.T) {
+	service, kill := serve(t, "127.0.0.1:0", "--mode", "shadow")
+	mock, _ := start(t, "mock-provider", "--first", "1", "--status", "429", "--retry-after", "1")
+	limiter, err := New(Options{Addresses: []string{service["grpc"]}, Mode: Shadow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(limiter.Close)
+	status := 0
+	reported, err := limiter.Call(context.Background(), ask, provider(mock, &status))
+	if err != nil || status != 200 || reported.Attempt != 2 {
+		t.Fatalf("%v %v %+v", err, status, reported)
+	}
+	metric(t, service, `paceline_shadow_asks_total\{[^}]*\} 2\b`)
+	metric(t, service, `paceline_units_total\{[^}]*kind="retry",meter="tokens"[^}]*\} 11\b`)
+	kill()
+	for nth := 0; nth < 3; nth++ {
+		began := time.Now()
+		slot, err := limiter.Acquire(context.Background(), ask)
+		if err != nil || slot.IsServed() || time.Since(began) > 500*time.Millisecond {
+			t.Fatalf("nobody notices that it is gone: %v %v", err, time.Since(began))
+		}
+		slot.Close()
+	}
+}
+
+func TestAWorkerThatWatchesLeavesTheLineOfAServiceThatEnforces(t *testing.T) {
+	service, _ := serve(t, "127.0.0.1:0", "--config", oneAMinute(t))
+	enforced, ctx := limiterOf(t, service["grpc"]), context.Background()
+	first, err := enforced.Acquire(ctx, ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	watching, err := New(Options{Addresses: []string{service["grpc"]}, Mode: Shadow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watching.Close)
+	patient := ask
+	patient.MaxWait = 10 * time.Minute
+	slot, err := watching.Acquire(ctx, patient)
+	if err != nil || slot.IsServed() {
+		t.Fatalf("%v", err)
+	}
+	slot.Sent()
+	metric(t, service, `paceline_queue_depth\{[^}]*priority="normal"[^}]*\} 1\b`)
+	for nth := 0; nth < 2; nth++ { // the second one is one too many, and does no harm
+		if _, err := slot.Report(ctx, Report{Status: 200}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slot.Close()
+	metric(t, service, `paceline_queue_depth\{[^}]*priority="normal"[^}]*\} 0\b`)
+}
+
 func TestReplicasAreWeighedAsEveryOtherClientWeighsThem(t *testing.T) {
 	if found := weight(&wire.Target{Provider: "openai", Account: "prod"}, "10.0.0.1:7070"); found != 0x13028db1955ea6b4 {
 		t.Fatalf("%x", found)

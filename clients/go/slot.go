@@ -39,6 +39,14 @@ type Slot struct {
 	isSent   int32
 	settle   sync.Once
 	settled  chan struct{}
+	beside   *beside
+}
+
+// beside is the ask of a call that did not wait for it, and what is told of the call, in order.
+type beside struct {
+	told   chan func(*Slot)
+	isOver func()
+	lease  atomic.Value
 }
 
 func newSlot(limiter *Limiter, request *wire.AcquireRequest, grant *wire.Grant, mode wire.Mode, received time.Time) *Slot {
@@ -73,7 +81,36 @@ func (slot *Slot) IsLate() bool {
 }
 
 // Sent marks the call as sent: from here on it may have run.
-func (slot *Slot) Sent() { atomic.StoreInt32(&slot.isSent, 1) }
+func (slot *Slot) Sent() {
+	if atomic.SwapInt32(&slot.isSent, 1) == 0 {
+		slot.besides((*Slot).Sent)
+	}
+}
+
+// besides tells the service beside the call; nobody waits for it. A call has a handful of things to tell.
+func (slot *Slot) besides(tell func(*Slot)) {
+	if slot.beside == nil {
+		return
+	}
+	select {
+	case <-slot.settled: // the last word was said
+		return
+	default:
+	}
+	select {
+	case slot.beside.told <- tell:
+	default:
+	}
+}
+
+// leaseID is opaque; empty where the service gave none, or none yet.
+func (slot *Slot) leaseID() string {
+	if slot.beside != nil {
+		lease, _ := slot.beside.lease.Load().(string)
+		return lease
+	}
+	return slot.grant.GetLeaseId()
+}
 
 // Report tells how the attempt went. A stream: its first byte with MoreFollows, then its end.
 func (slot *Slot) Report(ctx context.Context, report Report) (Reported, error) {
@@ -105,7 +142,7 @@ func (slot *Slot) ReportAndRetry(ctx context.Context, report Report) (Reported, 
 		}
 	}
 	request := proto.Clone(slot.request).(*wire.AcquireRequest)
-	request.Attempt, request.Ticket, request.PreviousLeaseId = slot.Attempt()+1, nil, slot.grant.GetLeaseId()
+	request.Attempt, request.Ticket, request.PreviousLeaseId = slot.Attempt()+1, nil, slot.leaseID()
 	next, err := slot.limiter.slot(ctx, request, answer.GetNext())
 	return reported, next, err
 }
@@ -119,6 +156,7 @@ func (slot *Slot) Close() {
 	}
 	switch {
 	case !slot.IsServed():
+		slot.besides((*Slot).Close)
 	case atomic.LoadInt32(&slot.isSent) == 1 || slot.IsLate():
 		go func() {
 			// Its lease ends by itself should this fail.
@@ -130,18 +168,29 @@ func (slot *Slot) Close() {
 	slot.end()
 }
 
-func (slot *Slot) end() { slot.settle.Do(func() { close(slot.settled) }) }
+func (slot *Slot) end() {
+	slot.settle.Do(func() {
+		close(slot.settled)
+		if slot.beside != nil {
+			slot.beside.isOver()
+			close(slot.beside.told)
+		}
+	})
+}
 
 func (slot *Slot) tell(ctx context.Context, report Report, wantsRetry bool) (*wire.ReportResponse, error) {
 	slot.Sent()
+	if report.Arrived.IsZero() {
+		report.Arrived = time.Now()
+	}
+	if !slot.IsServed() {
+		slot.besides(func(real *Slot) { _, _ = real.tell(context.Background(), report, false) }) // its lease ends by itself
+	}
 	if !report.MoreFollows {
 		slot.end()
 	}
 	if !slot.IsServed() {
 		return judgeAlone(report, slot.Attempt()), nil
-	}
-	if report.Arrived.IsZero() {
-		report.Arrived = time.Now()
 	}
 	if ctx.Err() != nil {
 		ctx = context.Background() // the caller left; what it did is true all the same

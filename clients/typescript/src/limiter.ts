@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { PATIENCE_MS, Replicas, Unreachable } from "./replicas.js";
 import { type Report, abandoned, failed } from "./report.js";
-import { Slot } from "./slot.js";
+import { type Beside, Slot } from "./slot.js";
 import { longestSince, moment, now, sleepUntil } from "./time.js";
 import { type AcquireRequest, type AcquireResponse, type Target, fromMs, toMs } from "./wire.js";
 
@@ -61,9 +61,11 @@ export interface Options {
   /** Of asks that name none; `PACELINE_ACCOUNT` and `PACELINE_TENANT`. */
   account?: string;
   tenant?: string;
-  /** `off` asks nobody; `PACELINE_MODE`. */
-  mode?: "enforce" | "off";
+  /** `PACELINE_MODE`. `shadow`: every call goes at once and the ask goes beside it; `off`: nobody is asked. */
+  mode?: Mode;
 }
+
+export type Mode = "enforce" | "shadow" | "off";
 
 /** What came of a call that was sent at least once. */
 export interface Called<T> {
@@ -82,13 +84,15 @@ export interface Begun {
   /** On the monotonic clock. */
   deadline: number | undefined;
   signal: AbortSignal | undefined;
+  /** The call does not wait for it: it is on its way already, and `signal` fires when it is over. */
+  isBeside?: boolean;
 }
 
 export class Limiter {
   /** @internal */ readonly replicas: Replicas;
   private readonly account: string;
   private readonly tenant: string;
-  private readonly isOff: boolean;
+  private readonly mode: Mode;
   private saidAt = -Infinity;
 
   constructor(options: Options = {}) {
@@ -99,8 +103,10 @@ export class Limiter {
     this.account = options.account ?? PACELINE_ACCOUNT ?? "";
     this.tenant = options.tenant ?? PACELINE_TENANT ?? "";
     const mode = options.mode ?? (PACELINE_MODE || "enforce");
-    if (mode !== "enforce" && mode !== "off") throw new Error(`PACELINE_MODE: \`${mode}\` is no mode of this client; write \`enforce\` or \`off\``);
-    this.isOff = mode === "off";
+    if (mode !== "enforce" && mode !== "shadow" && mode !== "off") {
+      throw new Error(`PACELINE_MODE: \`${mode}\` is no mode; write \`enforce\`, \`shadow\` or \`off\``);
+    }
+    this.mode = mode;
   }
 
   /** Waits for a slot and returns when the call may be sent: never before. */
@@ -158,23 +164,40 @@ export class Limiter {
     return { request, deadline: ask.deadlineMs === undefined ? undefined : now() + ask.deadlineMs, signal: ask.signal };
   }
 
-  /** @internal Asks, keeps its place, sleeps until the call may be sent. `answer` came with a report. */
+  /** @internal A slot for the next attempt. `answer` came with a report. */
   async slot(begun: Begun, answer?: AcquireResponse): Promise<Slot> {
+    if (this.mode === "off") return this.alone(begun);
+    if (this.mode === "shadow") return this.watched(begun);
+    try {
+      return (await this.served(begun, answer)) ?? this.alone(begun);
+    } catch (error) {
+      if (!(error instanceof Unreachable)) throw error;
+      this.say(error);
+      return this.alone(begun);
+    }
+  }
+
+  /** Asks, keeps its place, sleeps until the call may be sent. `undefined`: nobody answered last time. */
+  private async served(begun: Begun, answer?: AcquireResponse): Promise<Slot | undefined> {
     const target = begun.request.target;
     let held: { ticket: Uint8Array } | { leaseId: string } | undefined;
     try {
       for (;;) {
         let received = moment();
         if (!answer) {
-          if (this.isOff || this.replicas.isAway) return this.alone(begun);
-          const heldMs = begun.request.ticket.length > 0 ? HOLD_MS : FIRST_HOLD_MS;
+          if (this.replicas.isAway) return undefined;
+          const hasPlace = begun.request.ticket.length > 0;
+          const heldMs = hasPlace ? HOLD_MS : FIRST_HOLD_MS;
+          // What became of a call is told although it is over; only a place in line is left then.
+          const signal = begun.isBeside && !hasPlace ? undefined : begun.signal;
           const make = () => ({ ...begun.request, ...(begun.deadline !== undefined && { deadline: fromMs(begun.deadline - now()) }) });
-          answer = await this.replicas.send<AcquireResponse>(target, "acquire", heldMs, make, begun.signal);
+          answer = await this.replicas.send<AcquireResponse>(target, "acquire", heldMs, make, signal);
           received = moment();
         }
         const { grant, queued, denial, mode } = answer;
         answer = undefined;
         if (grant) {
+          if (begun.isBeside) return new Slot(this, begun, grant, mode, received);
           held = { leaseId: grant.leaseId };
           const waitMs = toMs(grant.wait);
           await sleepUntil(received.steady + waitMs, begun.signal);
@@ -193,10 +216,6 @@ export class Limiter {
         const reason = denial?.reason.replace("REASON_", "") ?? "UNSPECIFIED";
         throw new Denied(reason, denial?.detail ?? "", denial?.retryAfter ? toMs(denial.retryAfter) : undefined);
       }
-    } catch (error) {
-      if (!(error instanceof Unreachable)) throw error;
-      this.say(error);
-      return this.alone(begun);
     } finally {
       if (held) this.giveBack(target, held);
     }
@@ -210,6 +229,15 @@ export class Limiter {
   /** A slot that no service gave. */
   private alone(begun: Begun): Slot {
     return new Slot(this, begun, undefined, "MODE_OFF", moment());
+  }
+
+  /** A slot for a call that goes at once, with the ask beside it. Whatever becomes of the ask, the call knows nothing of it. */
+  private watched(begun: Begun): Slot {
+    const over = new AbortController();
+    const slot = this.served({ ...begun, isBeside: true, signal: over.signal }).catch(() => undefined);
+    const beside: Beside = { slot, over };
+    void slot.then((slot) => (beside.leaseId = slot?.leaseId ?? ""));
+    return new Slot(this, begun, undefined, "MODE_SHADOW", moment(), beside);
   }
 
   /** Says once a minute that calls go on without the service. */

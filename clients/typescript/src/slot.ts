@@ -18,6 +18,15 @@ export interface Reported {
   applied: boolean;
 }
 
+/** The ask of a call that did not wait for it. */
+export interface Beside {
+  slot: Promise<Slot | undefined>;
+  /** Fires when the call is over. */
+  over: AbortController;
+  /** As soon as there is one. */
+  leaseId?: string;
+}
+
 export class Slot {
   /** Fires when the deadline has passed: hand it to `fetch`. */
   readonly signal: AbortSignal;
@@ -34,6 +43,7 @@ export class Slot {
     private readonly grant: Grant | undefined,
     private readonly mode: string,
     private readonly received: Moment,
+    private readonly beside?: Beside,
   ) {
     const passed = new AbortController();
     this.signal = begun.signal ? AbortSignal.any([passed.signal, begun.signal]) : passed.signal;
@@ -43,6 +53,11 @@ export class Slot {
     }
     const ttl = toMs(grant?.ttl);
     if (ttl > 0) this.renewal = setInterval(() => this.renew(), ttl * (0.35 + Math.random() / 10)).unref();
+  }
+
+  /** Opaque; empty where the service did not give the slot. */
+  get leaseId(): string {
+    return this.grant?.leaseId ?? this.beside?.leaseId ?? "";
   }
 
   /** Where to send. */
@@ -65,6 +80,11 @@ export class Slot {
     return this.grant !== undefined;
   }
 
+  /** Whether calls wait for it, and the service says who is sent again; else that is left to the worker. */
+  get isPaced(): boolean {
+    return this.isServed && this.mode === "MODE_ENFORCE";
+  }
+
   /** Whether it was kept too long to be used: close it and ask again, with the same `requestId`. */
   get isLate(): boolean {
     return this.grant !== undefined && !this.isSent && longestSince(this.received) > toMs(this.grant.wait) + toMs(this.grant.useWithin);
@@ -72,6 +92,7 @@ export class Slot {
 
   /** Marks the call as sent: from here on it may have run. */
   sent(): void {
+    if (!this.isSent) this.besides((slot) => slot.sent());
     this.isSent = true;
   }
 
@@ -84,7 +105,7 @@ export class Slot {
   /** Tells how the attempt went, and waits for the next slot if the call is to be sent again. Throws Denied if there is none for it. */
   async reportAndRetry(report: Report): Promise<Reported & { slot?: Slot }> {
     // Where nobody makes calls wait, the next slot would be there too early.
-    let isPaced = this.isServed && this.mode === "MODE_ENFORCE";
+    let isPaced = this.isPaced;
     const told = await this.tell(report, isPaced).catch((error: unknown) => {
       if (!(error instanceof Unreachable)) throw error;
       isPaced = false; // nobody judges it but us
@@ -100,28 +121,40 @@ export class Slot {
       if (wait === undefined || until >= (this.begun.deadline ?? Infinity)) return reported;
       await sleepUntil(until, this.begun.signal);
     }
-    const request = { ...this.begun.request, attempt: this.attempt + 1, ticket: new Uint8Array(), previousLeaseId: this.grant?.leaseId ?? "" };
+    const request = { ...this.begun.request, attempt: this.attempt + 1, ticket: new Uint8Array(), previousLeaseId: this.leaseId };
     return { ...reported, slot: await this.limiter.slot({ ...this.begun, request }, told.next ?? undefined) };
   }
 
   /** Ends the slot without a report: given back if it was not sent, else abandoned. */
   close(): void {
     if (this.isSettled) return;
-    if (this.isSent || this.isLate) this.report(abandoned()).catch(() => undefined); // its lease ends by itself
-    else if (this.grant) this.limiter.giveBack(this.target, { leaseId: this.grant.leaseId });
+    if (!this.grant) this.besides((slot) => slot.close());
+    else if (this.isSent || this.isLate) this.report(abandoned()).catch(() => undefined); // its lease ends by itself
+    else this.limiter.giveBack(this.target, { leaseId: this.grant.leaseId });
     this.settle();
   }
 
   private async tell(report: Report, wantsRetry: boolean): Promise<ReportResponse> {
     this.sent();
     const isFinal = !report.moreFollows;
-    if (isFinal) this.settle();
     const { grant, attempt } = this;
+    if (!grant) this.besides((slot) => slot.report(report));
+    if (isFinal) this.settle();
     if (!grant) return judgeAlone(report, attempt);
     const made = now();
     const seq = ++this.seq;
     const make = () => toRequest(report, grant.leaseId, seq, made, wantsRetry);
     return this.limiter.replicas.send<ReportResponse>(this.target, "report", wantsRetry ? 1000 : 0, make);
+  }
+
+  /** Tells the service beside the call, in order; nobody waits for it. */
+  private besides(tell: (slot: Slot) => unknown): void {
+    if (!this.beside) return;
+    this.beside.slot = this.beside.slot.then(async (slot) => {
+      if (slot) await tell(slot);
+      return slot;
+    });
+    this.beside.slot.catch(() => undefined); // its lease ends by itself
   }
 
   private renew(): void {
@@ -131,6 +164,7 @@ export class Slot {
 
   private settle(): void {
     this.isSettled = true;
+    this.beside?.over.abort();
     clearInterval(this.renewal);
     clearTimeout(this.overdue);
   }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Denied, Limiter, Slot, responded } from "../src/index.js";
 import { now } from "../src/time.js";
-import { Process, sends } from "./service.js";
+import { Process, metric, sends } from "./service.js";
 
 const ASK = { provider: "openai", model: "gpt-4o", cost: { tokens: 20 } };
 
@@ -16,15 +16,6 @@ function send(mock: Process) {
     const usage = response.ok ? { tokens: (JSON.parse(text) as { usage: { total_tokens: number } }).usage.total_tokens } : {};
     return { value: response.status, report: responded(response, { usage, ...(!response.ok && { body: text }) }) };
   };
-}
-
-/** Looks until the service's metrics say this. */
-async function metric(service: Process, line: RegExp): Promise<void> {
-  for (const until = now() + 30_000; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
-    const metrics = await (await fetch(`${service.http}/metrics`)).text();
-    if (line.test(metrics)) return;
-    assert.ok(now() < until, `no ${line} in ${metrics}`);
-  }
 }
 
 async function limiter(test: { after(fn: () => void): void }, ...services: Process[]): Promise<Limiter> {
@@ -143,6 +134,40 @@ test("with nobody there calls go on after two seconds, then at once, and with th
     slot.close();
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
+});
+
+test("a worker that watches goes at once, and is told of all the same", async (t) => {
+  await using service = await Process.serve("127.0.0.1:0", "--mode", "shadow");
+  await using mock = await Process.start("mock-provider", "--first", "1", "--status", "429", "--retry-after", "1");
+  const worker = new Limiter({ addresses: [service.grpc], mode: "shadow" });
+  t.after(() => worker.close());
+  const called = await worker.call(ASK, send(mock));
+  assert.deepEqual([called.value, called.attempts, called.end], [200, 2, "DONE"]);
+  await metric(service, /paceline_shadow_asks_total\{[^}]*\} 2\b/);
+  await metric(service, /paceline_units_total\{[^}]*kind="retry",meter="tokens"[^}]*\} 11\b/);
+  (await worker.acquire(ASK)).close(); // given back
+  await service.kill();
+  for (let nth = 0; nth < 3; nth++) {
+    const began = now();
+    const called = await worker.call(ASK, async () => ({ value: now() - began, report: responded({ status: 200 }) }));
+    assert.ok(called.value < 500, "nobody notices that it is gone");
+  }
+});
+
+test("a worker that watches leaves the line of a service that enforces", async (t) => {
+  const config = new URL("../../test/one-a-minute.yaml", import.meta.url).pathname;
+  await using service = await Process.serve("127.0.0.1:0", "--config", config);
+  const enforced = await limiter(t, service);
+  const first = await enforced.acquire(ASK);
+  const watching = new Limiter({ addresses: [service.grpc], mode: "shadow" });
+  t.after(() => watching.close());
+  const slot = await watching.acquire({ ...ASK, maxWaitMs: 600_000 });
+  assert.ok(!slot.isServed);
+  slot.sent();
+  await metric(service, /paceline_queue_depth\{[^}]*priority="normal"[^}]*\} 1\b/);
+  await slot.report(responded({ status: 200 }));
+  await metric(service, /paceline_queue_depth\{[^}]*priority="normal"[^}]*\} 0\b/);
+  first.close();
 });
 
 test("switched off nobody is asked", async () => {

@@ -52,3 +52,12 @@ export class Process implements AsyncDisposable {
 export async function sends(mock: Process): Promise<Record<string, number>> {
   return (await (await fetch(`${mock.http}/mock/stats`)).json()) as Record<string, number>;
 }
+
+/** Looks until the service's metrics say this. */
+export async function metric(service: Process, line: RegExp): Promise<void> {
+  for (const until = performance.now() + 30_000; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
+    const metrics = await (await fetch(`${service.http}/metrics`)).text();
+    if (line.test(metrics)) return;
+    if (performance.now() > until) throw new Error(`no ${line} in ${metrics}`);
+  }
+}

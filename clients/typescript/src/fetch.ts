@@ -1,0 +1,156 @@
+// A `fetch` that asks before it sends: for SDKs that take one (`new OpenAI({ fetch: pacedFetch(limiter, "openai") })`).
+import { Denied, type Ask, type Limiter } from "./limiter.js";
+import { UsageReader, llmAsk } from "./llm.js";
+import { abandoned, failed, responded } from "./report.js";
+import type { Slot } from "./slot.js";
+
+/** What a request costs, where that is not to be read out of its body; `undefined`: it is sent as if nothing were here. */
+export type AskOf = (request: { method: string; url: URL; headers: Headers; body: string | undefined }) => Ask | undefined;
+
+/**
+ * A `fetch` that asks, waits, sends, reports, and sends again what the service says. `to` is a provider whose bodies are like OpenAI's,
+ * Anthropic's or Gemini's, or a function that says what a request costs.
+ *
+ * A denial is an answer 429 with `x-should-retry: false`, so that an SDK makes its own error of it, with the code `paceline_<reason>`. The
+ * same header is on refusals that the service gave up, so that no SDK sends them again. Where nobody makes calls wait (shadow, off, no
+ * service), retries are the SDK's, as without us.
+ */
+export function pacedFetch(limiter: Limiter, to: string | AskOf, send: typeof fetch = fetch): typeof fetch {
+  const askOf: AskOf = typeof to === "string" ? ({ method, url, body }) => llmAsk(to, method, url.pathname, body) : to;
+  return async (input, init) => {
+    const request = input instanceof Request ? new Request(input, init) : undefined;
+    const headers = new Headers(request?.headers ?? init?.headers);
+    const url = new URL(request?.url ?? String(input));
+    const method = (request?.method ?? init?.method ?? "GET").toUpperCase();
+    const { body, isRepeatable } = await bodyOf(request, init);
+    const ask = askOf({ method, url, headers, body });
+    if (!ask) return send(input, init);
+    const signal = init?.signal ?? request?.signal;
+    let slot: Slot;
+    try {
+      slot = await limiter.acquire({ ...ask, ...(signal && { signal }) });
+    } catch (error) {
+      if (error instanceof Denied) return denial(error);
+      throw error;
+    }
+    for (;;) {
+      const next = await attempt(slot, isRepeatable, () => send(request ? request.clone() : input, { ...init, signal: slot.signal }));
+      if (next.response) return next.response;
+      slot = next.slot;
+    }
+  };
+}
+
+type After = { response: Response; slot?: undefined } | { slot: Slot; response?: undefined };
+
+async function attempt(slot: Slot, isRepeatable: boolean, send: () => Promise<Response>): Promise<After> {
+  slot.sent();
+  let response: Response;
+  try {
+    response = await send();
+  } catch (error) {
+    const report = slot.signal.aborted && !isTimeout(slot.signal.reason) ? abandoned() : failed(error);
+    const next = await again(slot, report, isRepeatable);
+    if (next) return { slot: next };
+    throw error;
+  }
+  if (response.ok || response.status < 400) return { response: watched(slot, response) };
+  // The reason is in the body.
+  const body = await response.arrayBuffer().catch(() => new ArrayBuffer(0));
+  const next = await again(slot, responded(response, { body: new Uint8Array(body) }), isRepeatable);
+  if (next) return { slot: next };
+  return { response: like(response, body, slot.isPaced ? { "x-should-retry": "false" } : {}) };
+}
+
+/** Reports an attempt that ended; the slot for another one, if there is to be one. What the attempt brought is the caller's otherwise. */
+async function again(slot: Slot, report: Parameters<Slot["report"]>[0], isRepeatable: boolean): Promise<Slot | undefined> {
+  try {
+    if (isRepeatable && slot.isPaced) return (await slot.reportAndRetry(report)).slot;
+    await slot.report(report);
+  } catch {
+    // Denied, or not told: the answer is there all the same.
+  }
+  return undefined;
+}
+
+/** A good answer: its end is told when the caller has read it, or left. */
+function watched(slot: Slot, response: Response): Response {
+  const kind = response.headers.get("content-type") ?? "";
+  const isEvents = kind.includes("event-stream");
+  const reader = isEvents || kind.includes("json") ? new UsageReader(isEvents) : undefined;
+  const start = responded(response);
+  const first = isEvents ? slot.report({ ...start, moreFollows: true }).catch(() => undefined) : Promise.resolve();
+  let isTold = false;
+  const end = (ending: "whole" | "broken" | "left") => {
+    if (isTold) return;
+    isTold = true;
+    const isWhole = ending === "whole" || reader?.isOver === true || reader?.error !== undefined;
+    const details = { ...reader?.usage(isWhole), ...(reader?.error && { body: reader.error }) };
+    const whole = isEvents ? responded({ status: response.status }, details) : { ...start, ...details };
+    const report = isWhole || (ending === "left" && !isEvents) ? whole : ending === "left" ? abandoned(details) : { ...failed(undefined), ...details };
+    // In order, and nobody waits for it; its lease ends by itself.
+    void first.then(() => slot.report(report)).catch(() => undefined);
+  };
+  if (!response.body) {
+    end("whole");
+    return response;
+  }
+  const source = response.body.getReader();
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const { done, value } = await source.read();
+        if (done) {
+          end("whole");
+          controller.close();
+        } else {
+          reader?.read(value);
+          controller.enqueue(value);
+        }
+      } catch (error) {
+        end("broken");
+        controller.error(error);
+      }
+    },
+    async cancel(reason) {
+      end("left");
+      await source.cancel(reason);
+    },
+  });
+  return like(response, body, {});
+}
+
+/** The same answer with another body, and where it came from. */
+function like(response: Response, body: BodyInit | null, more: Record<string, string>): Response {
+  const headers = new Headers(response.headers);
+  // The body is unpacked.
+  headers.delete("content-encoding");
+  headers.delete("content-length");
+  for (const [name, value] of Object.entries(more)) headers.set(name, value);
+  const isEmpty = [204, 205, 304].includes(response.status);
+  const again = new Response(isEmpty ? null : body, { status: response.status, statusText: response.statusText, headers });
+  Object.defineProperty(again, "url", { value: response.url });
+  return again;
+}
+
+/** A denial in the shape that SDKs know. */
+function denial(denied: Denied): Response {
+  const error = { message: denied.message, type: "rate_limit_error", param: null, code: `paceline_${denied.reason.toLowerCase()}` };
+  const headers: Record<string, string> = { "content-type": "application/json", "x-should-retry": "false" };
+  if (denied.retryAfterMs !== undefined) headers["retry-after-ms"] = String(Math.ceil(denied.retryAfterMs));
+  return new Response(JSON.stringify({ type: "error", error }), { status: 429, headers });
+}
+
+async function bodyOf(request: Request | undefined, init: RequestInit | undefined): Promise<{ body: string | undefined; isRepeatable: boolean }> {
+  const body = init?.body ?? undefined;
+  if (body instanceof Uint8Array) return { body: new TextDecoder().decode(body), isRepeatable: true };
+  if (typeof body === "string" || body === undefined) {
+    return { body: body ?? (request?.body ? await request.clone().text() : undefined), isRepeatable: true };
+  }
+  const isInMemory = body instanceof URLSearchParams || body instanceof ArrayBuffer || body instanceof Blob || body instanceof FormData;
+  return { body: undefined, isRepeatable: isInMemory };
+}
+
+function isTimeout(reason: unknown): boolean {
+  return reason instanceof DOMException && reason.name === "TimeoutError";
+}

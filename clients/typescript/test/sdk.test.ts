@@ -1,0 +1,98 @@
+// Real SDKs, unmodified, through a real service.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import Anthropic from "@anthropic-ai/sdk";
+import OpenAI from "openai";
+import { Limiter, type Mode, pacedFetch } from "../src/index.js";
+import { Process, metric, sends } from "./service.js";
+
+const CHAT = { model: "gpt-4o", max_tokens: 9, messages: [{ role: "user" as const, content: "Hello" }] };
+
+function openai(t: { after(fn: () => void): void }, service: Process | undefined, url: string, mode: Mode = "enforce"): OpenAI {
+  const limiter = new Limiter({ addresses: [service?.grpc ?? "127.0.0.1:9"], mode });
+  t.after(() => limiter.close());
+  return new OpenAI({ apiKey: "sk-secret", baseURL: `${url}/v1`, fetch: pacedFetch(limiter, "openai") });
+}
+
+test("openai: a refused call is sent again by the service's word, and by nobody else", async (t) => {
+  await using service = await Process.serve();
+  await using mock = await Process.start("mock-provider", "--first", "2", "--status", "429", "--retry-after", "1");
+  const answer = await openai(t, service, mock.http).chat.completions.create(CHAT);
+  assert.equal(answer.object, "chat.completion");
+  assert.equal((await sends(mock))["sends"], 3);
+  await metric(service, /paceline_units_total\{[^}]*kind="retry",meter="tokens"[^}]*\} 11\b/);
+});
+
+test("openai: a denial is its own error, with our code, and is not sent again", async (t) => {
+  await using service = await Process.serve("127.0.0.1:0", "--config", new URL("../../test/one-a-minute.yaml", import.meta.url).pathname);
+  await using mock = await Process.start("mock-provider");
+  const limiter = new Limiter({ addresses: [service.grpc] });
+  t.after(() => limiter.close());
+  const paced = pacedFetch(limiter, ({ body }) => (body ? { provider: "openai", model: "gpt-4o", maxWaitMs: 10 } : undefined));
+  const client = new OpenAI({ apiKey: "sk-secret", baseURL: `${mock.http}/v1`, fetch: paced });
+  await client.chat.completions.create(CHAT);
+  const error = await client.chat.completions.create(CHAT).then(() => undefined, (error: unknown) => error);
+  assert.ok(error instanceof OpenAI.RateLimitError && error.code === "paceline_deadline", String(error));
+  assert.equal((await sends(mock))["sends"], 1);
+});
+
+test("openai: a refusal that the service gives up is the provider's, and no SDK sends it again", async (t) => {
+  await using service = await Process.serve();
+  await using mock = await Process.start("mock-provider", "--first", "9", "--status", "400");
+  await assert.rejects(openai(t, service, mock.http).chat.completions.create(CHAT), { status: 400 });
+  assert.equal((await sends(mock))["sends"], 1);
+});
+
+test("anthropic and openai: a stream is settled with what it says at its end", async (t) => {
+  await using service = await Process.serve();
+  await using mock = await Process.start("mock-provider");
+  let text = "";
+  const stream = await openai(t, service, mock.http).chat.completions.create({ ...CHAT, stream: true, stream_options: { include_usage: true } });
+  for await (const event of stream) text += event.choices[0]?.delta.content ?? "";
+  assert.match(text, /mock answer/);
+  await metric(service, /paceline_units_total\{[^}]*kind="first",meter="tokens",model="gpt-4o"[^}]*\} 11\b/);
+
+  const limiter = new Limiter({ addresses: [service.grpc] });
+  t.after(() => limiter.close());
+  const client = new Anthropic({ apiKey: "sk-secret", baseURL: mock.http, fetch: pacedFetch(limiter, "anthropic") });
+  const message = await client.messages.stream({ ...CHAT, model: "claude-opus-5" }).finalMessage();
+  assert.equal(message.usage.output_tokens, 9);
+  await metric(service, /paceline_units_total\{[^}]*kind="first",meter="output_tokens",model="claude-opus-5"[^}]*\} 9\b/);
+});
+
+test("openai: a stream that its caller leaves is abandoned, with what was seen of it", async (t) => {
+  await using service = await Process.serve();
+  const provider = createServer((_, answer) => {
+    answer.writeHead(200, { "content-type": "text/event-stream" });
+    for (let nth = 0; nth < 3; nth++) answer.write(`data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n`);
+  }).listen(0, "127.0.0.1");
+  t.after(() => provider.closeAllConnections());
+  t.after(() => provider.close());
+  await new Promise((resolve) => provider.once("listening", resolve));
+  const url = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`;
+  const stream = await openai(t, service, url).chat.completions.create({ ...CHAT, stream: true });
+  let seen = 0;
+  for await (const _ of stream) if (++seen === 3) break;
+  await metric(service, /paceline_reports_total\{outcome="abandoned",[^}]*\} 1\b/);
+});
+
+test("openai: forty at once stay below the provider's limit", async (t) => {
+  await using service = await Process.serve();
+  await using mock = await Process.start("mock-provider", "--limit", "requests=10/s,burst=10");
+  const client = openai(t, service, mock.http);
+  await Promise.all(Array.from({ length: 40 }, () => client.chat.completions.create(CHAT)));
+  const { rejected, sends: all } = await sends(mock);
+  assert.ok((rejected ?? 40) <= 4, `${rejected} of ${all} were rejected`);
+});
+
+test("openai: in shadow, off, and without a service the SDK's own retries are back", async (t) => {
+  for (const mode of ["shadow", "off"] as const) {
+    await using mock = await Process.start("mock-provider", "--first", "1", "--status", "429", "--retry-after", "1");
+    const began = performance.now();
+    await openai(t, undefined, mock.http, mode).chat.completions.create(CHAT);
+    assert.equal((await sends(mock))["sends"], 2, mode);
+    assert.ok(performance.now() - began >= 1000, "as the provider said");
+  }
+});
