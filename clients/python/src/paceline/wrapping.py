@@ -80,8 +80,6 @@ def _genai(client: Any, governs: Any) -> Any:
     """google-genai keeps one API client that all its parts share: a twin of each part, with a twin of that
     client inside.
     """
-    import tenacity
-
     from paceline.transports.clients import beside
 
     old = client._api_client
@@ -103,9 +101,15 @@ def _genai(client: Any, governs: Any) -> Any:
 
     new._get_aiohttp_session = session
     if governs.mode == "enforce":
-        # What is sent again, the service decides.
-        once: dict[str, Any] = {"stop": tenacity.stop_after_attempt(1), "reraise": True}
-        new._retry, new._async_retry = tenacity.Retrying(**once), tenacity.AsyncRetrying(**once)
+        # What is sent again, the service decides: none of its own retries, of the client, of a request, or of its aiohttp side.
+
+        def request(http_request: Any, http_options: Any = None, stream: bool = False) -> Any:
+            return new._request_once(http_request, stream)
+
+        async def async_request(http_request: Any, http_options: Any = None, stream: bool = False) -> Any:
+            return await new._async_request_once(http_request, stream, implicit_retry=False)
+
+        new._request, new._async_request = request, async_request
     return _with(client, old, new, depth=0)
 
 

@@ -89,9 +89,9 @@ def test_everything_else_goes_straight_through(method: str, url: str, body: obje
 
 
 def test_a_named_provider_governs_all_that_is_sent() -> None:
-    place = place_of(seen("POST", "https://api.example.com/orders", {"n": 1}), provider="stripe")
+    place = place_of(seen("POST", "https://api.example.com/orders", {"n": 1}), provider="shopify")
     assert place is not None
-    assert (place.provider, place.repeat) == ("stripe", None)
+    assert (place.provider, place.repeat) == ("shopify", None)
     keyed = place_of(seen("POST", "https://api.example.com/orders", {}, idempotency_key="k"), provider="stripe")
     assert keyed is not None
     assert keyed.repeat == "keyed"

@@ -376,6 +376,23 @@ async def test_gemini_for_asyncio_by_whatever_it_uses(service: Any, account: str
     assert used(service, account, "requests") >= 2
 
 
+@pytest.mark.parametrize("where", ["client", "request"])
+async def test_gemini_does_not_retry_on_top(service: Any, account: str, where: str) -> None:
+    again = genai_types.HttpRetryOptions(attempts=4, initial_delay=0.01)
+    with provider(drops) as at, paceline.context(repeat="never"):
+        options = genai_types.HttpOptions(base_url=at.url, retry_options=again if where == "client" else None)
+        client = paceline.wrap(genai.Client(api_key="AIza-1234567890", http_options=options), provider="gemini")
+        config: Any = {"http_options": {"retry_options": again}} if where == "request" else None
+        with pytest.raises(Exception, match="disconnect"):
+            client.models.generate_content(model="g", contents="hi", config=config)
+        assert len(at.requests) == 1
+        with pytest.raises(Exception, match=r"(?i)disconnect|reset"):
+            await client.aio.models.generate_content(model="g", contents="hi", config=config)
+        assert len(at.requests) == 2
+        await client.aio.aclose()
+    await asyncio.to_thread(nothing_held, service, account)
+
+
 def test_requests(service: Any, account: str) -> None:
     with provider(*REFUSED_ONCE) as at:
         session = paceline.requests(provider="openai")
@@ -569,3 +586,23 @@ def test_layers_of_attempts_share_one_bound(service: Any, account: str) -> None:
         print("sent", len(at.requests))
         assert 2 <= len(at.requests) <= 8
     nothing_held(service, account)
+
+
+async def test_a_key_that_makes_it_safe_is_the_same_on_all_attempts(service: Any, account: str) -> None:
+    """A call that may have run is sent again only under the provider's own key."""
+    with provider(drops, answers(200, {"id": "ch_1"})) as at:
+        url = f"{at.url}/v1/charges"
+        with paceline.httpx(provider="stripe") as client:
+            assert client.post(url, data={"amount": 5}).status_code == 200
+        at.script[:] = [drops, answers(200, {})]
+        assert paceline.requests(provider="stripe").post(url, json={"amount": 5}).status_code == 200
+        at.script[:] = [drops, answers(200, {})]
+        async with paceline.aio.aiohttp(provider="stripe") as session, session.post(url, json={"amount": 5}) as answer:
+            assert answer.status == 200
+        keys = [headers["idempotency-key"] for _, headers, _ in at.requests]
+        assert [keys.count(key) for key in keys] == [2] * 6
+        # One's own stays.
+        at.script[:] = [answers(503, {}, retry_after_ms="20"), answers(200, {})]
+        with paceline.httpx(provider="stripe") as client:
+            client.post(url, data={"amount": 5}, headers={"Idempotency-Key": "mine"})
+        assert [headers["idempotency-key"] for _, headers, _ in at.requests[6:]] == ["mine", "mine"]

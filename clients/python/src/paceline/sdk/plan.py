@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paceline.sdk.account import account_of, credentials_in
 from paceline.sdk.cost import cost_of
+from paceline.sdk.idempotency import key_headers
 from paceline.sdk.places import Place, place_of
 from paceline.sdk.seen import Seen
 
@@ -44,6 +45,8 @@ class Plan:
     cost: Mapping[str, int]
     fingerprint: str
     secrets: tuple[str, ...]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """To be added to the request, the same on all attempts."""
 
 
 def plan_of(seen: Seen, policy: Policy, environment: Mapping[str, str]) -> Plan | None:
@@ -51,4 +54,7 @@ def plan_of(seen: Seen, policy: Policy, environment: Mapping[str, str]) -> Plan 
     place = place_of(seen, policy.provider, policy.hosts)
     if place is None:
         return None
-    return Plan(place, cost_of(seen, place), account_of(seen, place, environment), credentials_in(seen))
+    headers = key_headers(seen, place.provider)
+    if headers:
+        place = replace(place, repeat="keyed")
+    return Plan(place, cost_of(seen, place), account_of(seen, place, environment), credentials_in(seen), headers)

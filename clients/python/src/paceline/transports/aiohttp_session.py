@@ -59,6 +59,7 @@ def middleware(governor: Governor) -> Any:
         plan = governor.plan(seen)
         if plan is None:
             return await handler(request)
+        request.headers.update(plan.headers)
         port = _Port(request, handler, body is not None, plan.place.stream)
         return await carry(seen, plan, port, governor.awaiting(plan))
 

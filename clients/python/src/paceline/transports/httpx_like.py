@@ -105,6 +105,7 @@ def govern(governor: Governor, module: ModuleType, request: Any, send: Any) -> A
     if plan is None:
         return send(request)
     request.extensions = {**request.extensions, _GOVERNED: True}
+    request.headers.update(plan.headers)
     port = _BlockingPort(module, request, send, replayable, plan.place.stream)
     return blocking(carry(seen, plan, port, governor.blocking(plan)))
 
@@ -122,6 +123,7 @@ async def govern_async(governor: Governor, module: ModuleType, request: Any, sen
     if plan is None:
         return await send(request)
     request.extensions = {**request.extensions, _GOVERNED: True}
+    request.headers.update(plan.headers)
     port = _AwaitingPort(module, request, send, replayable, plan.place.stream)
     return await carry(seen, plan, port, governor.awaiting(plan))
 

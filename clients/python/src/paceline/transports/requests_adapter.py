@@ -98,6 +98,7 @@ def govern(
     if plan is None:
         return send(inner)
     setattr(request, _GOVERNED, True)
+    request.headers.update(plan.headers)
     line = governor.blocking(plan)
     adapter = _once(inner) if line.mode == "enforce" else inner
     streams = plan.place.stream or bool(options.get("stream"))
