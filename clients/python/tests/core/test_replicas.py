@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import threading
@@ -43,6 +44,12 @@ def free_addr() -> str:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def freeze(service: Service) -> None:
+    """Stops it, and returns when it has stopped: a signal takes its time."""
+    service.process.send_signal(signal.SIGSTOP)
+    os.waitpid(service.process.pid, os.WUNTRACED)
 
 
 def test_held_calls_survive_a_restart(serve: Callable[..., Service]) -> None:
@@ -97,7 +104,7 @@ def test_one_that_hangs_is_left(serve: Callable[..., Service]) -> None:
         pass
     own = replica_for("mine", "", services)
     assert own is not None
-    services[own].process.send_signal(signal.SIGSTOP)
+    freeze(services[own])
     try:
         began = time.monotonic()
         with limiter.slot(ask()) as slot:
@@ -156,7 +163,7 @@ def test_a_report_is_said_until_it_is_answered(serve: Callable[..., Service]) ->
     limiter = paceline.Limiter(service.addr)
     slot = limiter.begin(ask()).acquire()
     slot.sent()
-    service.process.send_signal(signal.SIGSTOP)
+    freeze(service)
     began = time.monotonic()
     reported = slot.report(Response(200))
     assert 1.0 <= time.monotonic() - began < 6.0
