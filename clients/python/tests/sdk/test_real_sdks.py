@@ -606,3 +606,51 @@ async def test_a_key_that_makes_it_safe_is_the_same_on_all_attempts(service: Any
         with paceline.httpx(provider="stripe") as client:
             client.post(url, data={"amount": 5}, headers={"Idempotency-Key": "mine"})
         assert [headers["idempotency-key"] for _, headers, _ in at.requests[6:]] == ["mine", "mine"]
+
+
+async def test_streams_beside_the_service(service: Any, account: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In shadow a stream is what it is without us, and is told all the same."""
+    monkeypatch.setenv("PACELINE_MODE", "shadow")
+    with provider(streams(chunk("hello"), USAGE, "[DONE]")) as at:
+        async with openai.AsyncOpenAI(
+            base_url=f"{at.url}/v1", api_key="k-1234567", http_client=paceline.aio.httpx(provider="openai")
+        ) as client:
+            raw = await client.chat.completions.with_raw_response.create(**ASK, stream=True)
+            assert "paceline-attempts" not in raw.headers
+            assert [event.choices[0].delta.content async for event in raw.parse() if event.choices] == ["hello"]
+    await asyncio.to_thread(eventually, lambda: used(service, account, "tokens") == 7, "its usage was not told")
+    await asyncio.to_thread(nothing_held, service, account)
+
+
+@pytest.mark.parametrize("mode", ["shadow", "off"])
+def test_where_the_service_only_watches_we_wait_as_sdks_do(
+    mode: str, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = start("serve", config=f"mode: {mode}\n")
+    monkeypatch.setenv("PACELINE_ADDR", program.grpc)
+    with provider(answers(429, SLOW_DOWN, retry_after_ms="300"), answers(200, CHAT)) as at:
+        started = time.monotonic()
+        through(at).chat.completions.create(**ASK)
+        assert time.monotonic() - started >= 0.3
+        # The wait was ours: the SDK was told not to.
+        assert [headers["x-stainless-retry-count"] for _, headers, _ in at.requests] == ["0", "0"]
+        at.script[:] = [answers(429, SLOW_DOWN, retry_after_ms="10")]
+        sent = len(at.requests)
+        with pytest.raises(openai.RateLimitError):
+            through(at).chat.completions.create(**ASK)
+        # Not as often as we would and the SDK would, multiplied.
+        assert 2 <= len(at.requests) - sent <= 8
+
+
+def test_a_fingerprint_may_be_an_alias(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from paceline.sdk.account import fingerprint
+
+    aliases = fingerprint("sk-test-1234567")
+    program = start(
+        "serve",
+        config=f"providers: {{openai: {{accounts: {{prod: {{aliases: [{aliases}], limits: {{requests: 600/min}}}}}}}}}}\n",
+    )
+    monkeypatch.setenv("PACELINE_ADDR", program.grpc)
+    with provider(answers(200, CHAT)) as at:
+        through(at).chat.completions.create(**ASK)
+    eventually(lambda: program.metric("paceline_acquires_total", account="prod") == 1, "the alias is not the account")

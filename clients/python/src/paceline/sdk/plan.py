@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from paceline.errors import WrongSetting
 from paceline.sdk.account import account_of, credentials_in
 from paceline.sdk.cost import cost_of
 from paceline.sdk.idempotency import key_headers
@@ -18,12 +19,12 @@ HOSTS_VARIABLE = "PACELINE_HOSTS"
 
 
 def hosts_from(environment: Mapping[str, str]) -> dict[str, str]:
-    """Hosts named in the environment. Raises `ValueError` where one is not `HOST=PROVIDER`."""
+    """Hosts named in the environment. Raises `WrongSetting` where one is not `HOST=PROVIDER`."""
     hosts: dict[str, str] = {}
     for item in filter(None, (item.strip() for item in environment.get(HOSTS_VARIABLE, "").split(","))):
         host, _, provider = item.partition("=")
         if not host.strip() or not provider.strip():
-            raise ValueError(f"{HOSTS_VARIABLE}: {item!r} is not HOST=PROVIDER, for example llm.internal=openai")
+            raise WrongSetting(f"{HOSTS_VARIABLE}: {item!r} is not HOST=PROVIDER, for example llm.internal=openai")
         hosts[host.strip().lower()] = provider.strip()
     return hosts
 

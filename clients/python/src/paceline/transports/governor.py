@@ -90,7 +90,7 @@ def governor(
     hosts: Mapping[str, str] | None = None,
     limiter: Any = None,
 ) -> Governor:
-    """A governor; hosts given here go before those of the environment. Raises `ValueError` for hosts that
+    """A governor; hosts given here go before those of the environment. Raises `WrongSetting` for hosts that
     cannot be read.
     """
     named = {host.lower(): name for host, name in (hosts or {}).items()}
