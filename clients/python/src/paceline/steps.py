@@ -202,6 +202,8 @@ def report(call: CallState, given: Given, said: Report, retry: bool) -> Generato
         if given.beside is not None:
             given.beside.tell(said)
         return judged_alone(call, given, said, retry)
+    # From here on the engine holds nothing of it: neither renewals nor the end of the process speak of it again.
+    lease.is_sent, lease.is_settled = True, said.is_final
     is_watched = given.mode in (Mode.OFF, Mode.SHADOW)
     wants = retry and said.is_final
     # Where nobody makes calls wait the next slot is there at once, so the wait comes before it is asked for.
