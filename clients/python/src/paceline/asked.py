@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from paceline._proto.common_pb2 import Target as TargetMessage
-from paceline._proto.rate_limiter_pb2 import AcquireRequest
 from paceline.ask import Ask, Target
 from paceline.engine import wire
 from paceline.inherited import Context, earlier
 from paceline.settings import Settings
-from paceline.timing import to_proto
 from paceline.words import Priority, Repeat
 
 T = TypeVar("T")
@@ -35,26 +33,22 @@ class Begun:
         self.fallbacks = bool(ask.fallbacks)
         self.priority = Priority.UNSPECIFIED if priority is None else Priority.read(priority)
         self.max_wait: float | None = _first(ask.max_wait, context.max_wait, defaults.max_wait)
-        request = AcquireRequest(
-            target=TargetMessage(provider=ask.provider, account=account, model=ask.model),
-            cost=ask.cost,
-            cost_estimated=ask.cost_estimated,
-            tenant=_first(ask.tenant, context.tenant, settings.tenant) or "",
-            parent=_first(ask.parent, context.parent) or "",
-            priority=int(self.priority),  # type: ignore[arg-type]
+        labels = ask.labels
+        if defaults.labels or context.labels:
+            labels = {**defaults.labels, **context.labels, **labels}
+        self.encoded = wire.begun(
+            self.target,
+            ask.fallbacks,
+            ask.cost,
+            ask.cost_estimated,
+            self.max_wait,
+            ask.run_time,
+            self.priority,
+            _first(ask.tenant, context.tenant, settings.tenant) or "",
+            labels,
+            _first(ask.parent, context.parent) or "",
+            0 if repeat is None else Repeat.read(repeat),
         )
-        for fallback in ask.fallbacks:
-            request.fallbacks.add(provider=fallback.provider, account=fallback.account, model=fallback.model)
-        for labels in (defaults.labels, context.labels, ask.labels):
-            if labels:
-                request.labels.update(labels)
-        if repeat is not None:
-            request.repeat = int(Repeat.read(repeat))  # type: ignore[assignment]
-        if self.max_wait is not None:
-            request.max_wait.CopyFrom(to_proto(self.max_wait))
-        if ask.run_time is not None:
-            request.run_time.CopyFrom(to_proto(ask.run_time))
-        self.encoded = request.SerializeToString()
         """The request without what differs from attempt to attempt."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from contextvars import Token
-from dataclasses import replace
 
 from paceline import inherited
 from paceline.inherited import Context
@@ -13,6 +12,9 @@ from paceline.reading import is_success, outcome_of
 from paceline.slots import SlotView
 
 log = logging.getLogger("paceline")
+
+_SUCCESS = Response(200)
+"""Of a block that says nothing and raises nothing."""
 
 
 class AttemptView:
@@ -28,9 +30,7 @@ class AttemptView:
     def _enter(self, slot: SlotView) -> None:
         # From here on the call may have been sent, whatever happens in the block.
         slot.sent()
-        outer = inherited.here()
-        ends = inherited.earlier(outer.deadline_at, slot.deadline_at)
-        self._token = inherited.current.set(replace(outer, parent=slot.request_id, deadline_at=ends, slot=slot))
+        self._token = inherited.enter(slot)
 
     def _leave(self) -> None:
         token, self._token = self._token, None
@@ -51,7 +51,7 @@ class AttemptView:
         said = slot.said
         if said is not None:
             return said
-        return Response(200) if error is None else outcome_of(error)
+        return _SUCCESS if error is None else outcome_of(error)
 
     @staticmethod
     def _is_over(outcome: Outcome, error: BaseException | None) -> bool:

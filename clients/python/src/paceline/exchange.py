@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from paceline.ask import Target
     from paceline.asked import Asked
+    from paceline.engine.session import Session
     from paceline.errors import PacelineError
     from paceline.reports import Report
 
@@ -57,91 +58,68 @@ class Lease:
 class Exchange:
     """What is said and what came of it. Made by a caller, carried by the engine, ended exactly once."""
 
-    __slots__ = (
-        "abandoned",
-        "asked",
-        "began",
-        "cid",
-        "done",
-        "following",
-        "future",
-        "is_kept",
-        "is_logged",
-        "kind",
-        "lease",
-        "lock",
-        "loop",
-        "next_asked",
-        "nobody",
-        "problem",
-        "queued",
-        "received",
-        "replica",
-        "report",
-        "response",
-        "said_at",
-        "seq",
-        "session",
-        "then",
-        "ticket",
-        "tried",
-        "until",
-    )
+    # How whoever waits is woken: a future on its loop, a lock, a function.
+    loop: asyncio.AbstractEventLoop | None = None
+    future: asyncio.Future[None] | None = None
+    lock: _thread.LockType | None = None
+    then: Callable[[Exchange], None] | None = None
+
+    # What is said.
+    asked: Asked | None = None
+    lease: Lease | None = None
+    """What is reported of or given back; of an ask: what was granted."""
+    report: Report | None = None
+    next_asked: Asked | None = None
+    """The attempt that a report asks for."""
+    ticket = b""
+    until = 0.0
+    """Of a turn: when it comes, by the monotonic clock."""
+    seq = 0
+    is_kept = False
+    """It is said until it is answered, also when nobody waits for that any more."""
+    abandoned = False
+    """Nobody wants it any more: a grant that comes all the same is given back."""
+
+    # Where it is.
+    session: Session | None = None
+    cid = 0
+    tried: tuple[str, ...] = ()
+    began = 0.0
+    """When it was first given to the engine."""
+    said_at = 0.0
+    """When it was last written to a stream."""
+    is_logged = False
+
+    # What came of it.
+    queued: AcquireResponse | None = None
+    """The place in line, while it waits."""
+    response: Any = None
+    """The answer."""
+    received: Moment | None = None
+    replica: str | None = None
+    """Who answered."""
+    problem: PacelineError | None = None
+    """The service refused it."""
+    nobody = False
+    """No replica answered in time."""
+    following: Exchange | None = None
+    """Of a report: the ask that goes on under its number, since the next slot has to be waited for."""
+    done = False
 
     def __init__(
         self,
         kind: Kind,
-        *,
         asked: Asked | None = None,
         lease: Lease | None = None,
         report: Report | None = None,
-        next_asked: Asked | None = None,
-        ticket: bytes = b"",
-        until: float = 0.0,
     ) -> None:
         self.kind = kind
-        self.asked = asked
-        self.lease = lease
-        self.report = report
-        self.next_asked = next_asked
-        """The attempt that a report asks for."""
-        self.ticket = ticket
-        self.until = until
-        """Of a turn: when it comes, by the monotonic clock."""
-        self.seq = 0
-        # How whoever waits is woken: one of a future and its loop, a lock, a function.
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.future: asyncio.Future[None] | None = None
-        self.lock: _thread.LockType | None = None
-        self.then: Callable[[Exchange], None] | None = None
-        # Where it is.
-        self.session: Any = None
-        self.cid = 0
-        self.tried: list[str] = []
-        self.began = 0.0
-        """When it was first given to the engine."""
-        self.said_at = 0.0
-        """When it was last written to a stream."""
-        self.is_kept = False
-        """It is said until it is answered, also when nobody waits for that any more."""
-        self.abandoned = False
-        """Nobody wants it any more: a grant that comes all the same is given back."""
-        self.is_logged = False
-        # What came of it.
-        self.queued: AcquireResponse | None = None
-        """The place in line, while it waits."""
-        self.response: Any = None
-        """The answer."""
-        self.received: Moment | None = None
-        self.replica: str | None = None
-        """Who answered."""
-        self.problem: PacelineError | None = None
-        """The service refused it."""
-        self.nobody = False
-        """No replica answered in time."""
-        self.following: Exchange | None = None
-        """Of a report: the ask that goes on under its number, since the next slot has to be waited for."""
-        self.done = False
+        if asked is not None:
+            self.asked = asked
+        if lease is not None:
+            self.lease = lease
+        if report is not None:
+            self.report = report
 
     def acquired(self) -> AcquireResponse:
         """The answer to an ask."""

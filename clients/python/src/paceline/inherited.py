@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, NamedTuple
 
 from paceline.words import Priority, Repeat
 
@@ -15,8 +14,10 @@ if TYPE_CHECKING:
     from paceline.slots import SlotView
 
 
-@dataclass(frozen=True)
-class Context:
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class Context(NamedTuple):
     """What holds here and now."""
 
     account: str | None = None
@@ -27,7 +28,7 @@ class Context:
     parent: str | None = None
     deadline_at: float | None = None
     """By ``time.monotonic()``."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = _NO_LABELS
     slot: SlotView | None = None
     """The slot under which the code here sends."""
 
@@ -81,13 +82,18 @@ def context(
 @contextmanager
 def sending(slot: SlotView) -> Iterator[None]:
     """Calls made inside are made for this one: they share its bound on attempts, and its deadline."""
-    outer = current.get()
-    ends = earlier(outer.deadline_at, slot.deadline_at)
-    token = current.set(replace(outer, parent=slot.request_id, deadline_at=ends, slot=slot))
+    token = enter(slot)
     try:
         yield
     finally:
         current.reset(token)
+
+
+def enter(slot: SlotView) -> Token[Context]:
+    """The same until `current` is reset with what this returns."""
+    account, tenant, priority, max_wait, repeat, _, ends, labels, _ = current.get()
+    ends = earlier(ends, slot.deadline_at)
+    return current.set(Context(account, tenant, priority, max_wait, repeat, slot.request_id, ends, labels, slot))
 
 
 def current_slot() -> SlotView | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from paceline._proto import common_pb2, rate_limiter_pb2
 from paceline._proto.rate_limiter_pb2 import AcquireResponse, ReportRequest, ReportResponse
+from paceline.engine import wire
 from paceline.errors import Denied, PacelineError, Unreachable
 from paceline.outcomes import (
     Abandoned,
@@ -23,6 +24,10 @@ from paceline.outcomes import (
 from paceline.timing import seconds
 from paceline.words import AnswerKind, NotApplied, Reason, Source, Verdict
 
+_RESPONSE = int(rate_limiter_pb2.OUTCOME_RESPONSE)
+_TIMEOUT = int(rate_limiter_pb2.OUTCOME_TIMEOUT)
+_CONNECTION_FAILED = int(rate_limiter_pb2.OUTCOME_CONNECTION_FAILED)
+_ABANDONED = int(rate_limiter_pb2.OUTCOME_ABANDONED)
 LONGEST_BODY = 8 * 1024
 """The longest part of a body that the service reads."""
 SECRETS = frozenset(["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key", "x-goog-api-key"])
@@ -32,62 +37,49 @@ SECRETS = frozenset(["authorization", "proxy-authorization", "cookie", "set-cook
 class Report:
     """How an attempt went, as it will be sent: once, or again with the same `seq` until it is answered."""
 
-    __slots__ = ("arrived", "encoded", "request")
+    __slots__ = ("arrived", "encoded", "is_final")
 
     def __init__(self, outcome: Outcome) -> None:
         self.arrived = time.monotonic()
+        self.is_final = True
+        """Whether nothing more will come."""
+        self.encoded: bytes
+        """The request without what is known when it is written: lease, number, age."""
         if isinstance(outcome, Response):
-            self.request = _response(outcome)
+            self.encoded = _response(outcome)
+            self.is_final = outcome.final
             if outcome.arrived is not None:
                 self.arrived = outcome.arrived
         elif isinstance(outcome, TimedOut):
-            self.request = ReportRequest(outcome=rate_limiter_pb2.OUTCOME_TIMEOUT, final=True)
-            _guess(self.request, outcome.usage)
+            self.encoded = wire.outcome(_TIMEOUT, usage=outcome.usage, usage_estimated=bool(outcome.usage))
         elif isinstance(outcome, ConnectionFailed):
-            self.request = ReportRequest(outcome=rate_limiter_pb2.OUTCOME_CONNECTION_FAILED, final=True)
+            self.encoded = wire.outcome(_CONNECTION_FAILED)
         elif isinstance(outcome, Abandoned):
-            self.request = ReportRequest(outcome=rate_limiter_pb2.OUTCOME_ABANDONED, final=True)
-            _guess(self.request, outcome.usage)
+            self.encoded = wire.outcome(_ABANDONED, usage=outcome.usage, usage_estimated=bool(outcome.usage))
         else:
             kinds = "Response, TimedOut, ConnectionFailed or Abandoned"
             raise TypeError(f"an outcome is a {kinds}, not {type(outcome).__name__}")
-        self.encoded = self.request.SerializeToString()
-        """The request without what is known when it is written: lease, number, age."""
 
     @property
-    def is_final(self) -> bool:
-        """Whether nothing more will come."""
-        return self.request.final
-
-    @property
-    def is_response(self) -> bool:
-        """Whether the provider answered."""
-        return self.request.outcome == rate_limiter_pb2.OUTCOME_RESPONSE
+    def request(self) -> ReportRequest:
+        """The same to be read, where nobody else reads it."""
+        return ReportRequest.FromString(self.encoded)
 
 
-def _response(outcome: Response) -> ReportRequest:
+def _response(outcome: Response) -> bytes:
     body = outcome.body.encode(errors="replace") if isinstance(outcome.body, str) else outcome.body
-    request = ReportRequest(
-        outcome=rate_limiter_pb2.OUTCOME_RESPONSE,
-        status=outcome.status,
-        body=bytes(body[:LONGEST_BODY]),
-        usage=outcome.usage,
-        usage_estimated=outcome.usage_estimated,
-        final=outcome.final,
-        served_by=outcome.served_by,
+    headers = outcome.headers
+    return wire.outcome(
+        _RESPONSE,
+        outcome.status,
+        outcome.grpc_status,
+        [pair for pair in pairs(headers) if pair[0].lower() not in SECRETS] if headers else (),
+        bytes(body[:LONGEST_BODY]),
+        outcome.usage,
+        outcome.usage_estimated,
+        outcome.final,
+        outcome.served_by,
     )
-    if outcome.grpc_status is not None:
-        request.grpc_status = outcome.grpc_status
-    for name, value in pairs(outcome.headers):
-        if name.lower() not in SECRETS:
-            request.headers.add(name=name, value=value)
-    return request
-
-
-def _guess(request: ReportRequest, usage: Mapping[str, int]) -> None:
-    if usage:
-        request.usage.update(usage)
-        request.usage_estimated = True
 
 
 def pairs(headers: Headers) -> Iterable[tuple[str, str]]:

@@ -153,16 +153,6 @@ class SlotView:
     def _first_byte(self, status: int, headers: Headers) -> None:
         self.settle(Response(status, headers, final=False))
 
-    def _leave(self) -> None:
-        """Nothing more is known: gives back what was not sent, reports the rest as abandoned."""
-        given = self._given
-        if given.is_settled:
-            return
-        if given.is_sent or self.is_late:
-            self.settle(Abandoned())
-        else:
-            self.release()
-
 
 class CallView:
     """One logical call."""
@@ -170,7 +160,6 @@ class CallView:
     def __init__(self, state: CallState, engine: Engine | None) -> None:
         self._state = state
         self._engine = engine
-        self._slot: SlotView | None = None
 
     @property
     def request_id(self) -> str:
@@ -193,9 +182,14 @@ class CallView:
         coming, self._state.coming = self._state.coming, None
         if coming is not None and self._engine is not None:
             self._engine.cancel(coming)
-        slot, self._slot = self._slot, None
-        if slot is not None:
-            slot._leave()
+        # A slot holds its call and not the other way round, so that both end as soon as nobody has them.
+        given = self._state.given
+        if given is not None:
+            slot = SlotView(self._state, given, self._engine)
+            if slot.is_sent or slot.is_late:
+                slot.settle(Abandoned())
+            else:
+                slot.release()
 
     def _stop_waiting(self) -> None:
         """Nobody waits for the slot any more."""
@@ -211,7 +205,7 @@ class CallView:
 
     def __del__(self) -> None:
         # Whoever forgets a call does not keep its lease alive for ever: the stream would renew it.
-        if self._slot is not None or self._state.waiting is not None or self._state.coming is not None:
+        if self._state.given is not None or self._state.waiting is not None or self._state.coming is not None:
             self.close()
 
 
@@ -259,9 +253,9 @@ class LimiterView:
         return self._settings.addrs
 
     def _begun(self, ask: Ask) -> tuple[CallState, Engine]:
-        engine = engine_for(self._settings.addrs)
-        world = self._world
-        if world is None or engine is not self._engine:
+        engine, world = self._engine, self._world
+        if engine is None or world is None or engine.is_over:
+            engine = engine_for(self._settings.addrs)
             addrs = ", ".join(self._settings.addrs)
             world = World(engine.solo, engine.away_since, addrs, engine.beside, self._goes_on)
             self._world, self._engine = world, engine

@@ -36,6 +36,7 @@ LOCAL = "local"
 """Nobody answers: the client's recent share gave it."""
 BYPASS = "bypass"
 """Nobody gave it: the client is off or only watches, or has been alone for too long."""
+MODES = {int(mode): mode for mode in Mode}
 LONG_WAIT = 5.0
 """A wait that passes this is told in the log, in seconds."""
 
@@ -57,22 +58,34 @@ class World:
     chance: Callable[[], float] = random.random
 
 
-@dataclass
 class Given:
     """A slot as it was given."""
 
-    asked: Asked
-    target: Target
-    lease: Lease | None
-    """``None``: the service did not give it, and is not told."""
-    response: AcquireResponse | None
-    window: Window | None
-    waited: float
-    path: str
-    mode: Mode
-    beside: Beside | None = None
-    is_sent: bool = False
-    is_settled: bool = False
+    __slots__ = ("asked", "beside", "is_sent", "is_settled", "lease", "mode", "path", "response", "target", "waited", "window")
+
+    def __init__(
+        self,
+        asked: Asked,
+        target: Target,
+        lease: Lease | None,
+        response: AcquireResponse | None,
+        window: Window | None,
+        waited: float,
+        path: str,
+        mode: Mode,
+    ) -> None:
+        self.asked = asked
+        self.target = target
+        self.lease = lease
+        """``None``: the service did not give it, and is not told."""
+        self.response = response
+        self.window = window
+        self.waited = waited
+        self.path = path
+        self.mode = mode
+        self.beside: Beside | None = None
+        self.is_sent = False
+        self.is_settled = False
 
 
 class CallState:
@@ -145,9 +158,9 @@ def acquire(call: CallState) -> Generator[Step, None, Given]:
                 call.waiting = None
                 continue
             call.waiting = None
-            mode = Mode(response.mode)
-            call.given = Given(asked, lease.target, lease, response, window, now.steady - started, SERVED, mode)
-            return call.given
+            mode = MODES.get(response.mode, Mode.UNSPECIFIED)
+            given = call.given = Given(asked, lease.target, lease, response, window, now.steady - started, SERVED, mode)
+            return given
         if outcome == "queued":
             # Not held any more: the place is kept by the ticket.
             asked.ticket = response.queued.ticket
@@ -174,7 +187,8 @@ def _without_service(call: CallState, started: float) -> Generator[Step, None, s
     since = now if away_since is None else away_since
     turn = world.solo.book(asked, since, started, now, world.chance(), world.addrs)
     if turn.at > now:
-        back = Exchange(Kind.TURN, until=turn.at)
+        back = Exchange(Kind.TURN)
+        back.until = turn.at
         yield back
         if not back.nobody:
             return None
@@ -208,7 +222,8 @@ def report(call: CallState, given: Given, said: Report, retry: bool) -> Generato
     wants = retry and said.is_final
     # Where nobody makes calls wait the next slot is there at once, so the wait comes before it is asked for.
     after = given.asked.next_attempt(lease.id) if wants else None
-    exchange = Exchange(Kind.TELL, lease=lease, report=said, next_asked=None if is_watched else after)
+    exchange = Exchange(Kind.TELL, lease=lease, report=said)
+    exchange.next_asked = None if is_watched else after
     exchange.is_kept = said.is_final
     yield exchange
     if exchange.problem is not None:

@@ -54,7 +54,8 @@ class Window(NamedTuple):
 
 def seconds(duration: Duration) -> float:
     """A length of time from the service; a negative one (there is none) is zero."""
-    return min(max(duration.seconds + duration.nanos / 1e9, 0.0), LONGEST)
+    length = duration.seconds + duration.nanos / 1e9
+    return 0.0 if length < 0.0 else LONGEST if length > LONGEST else length
 
 
 def to_proto(length: float) -> Duration:

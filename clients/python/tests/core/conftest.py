@@ -8,6 +8,15 @@ from pathlib import Path
 import pytest
 from services import Service
 
+from paceline.engine import take_leave
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """Each test begins without a connection."""
+    yield
+    take_leave()
+
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Service]]:

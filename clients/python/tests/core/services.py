@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -56,6 +57,15 @@ class Service:
                 found: dict[str, Any] = scope
                 return found
         return {"in_flight": 0, "waiting": 0}
+
+    def freeze(self) -> None:
+        """Stops it without a word: connections stay open, nothing is answered."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)  # a signal takes its time
+
+    def thaw(self) -> None:
+        """Lets it go on."""
+        self.process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """Ends it at once."""

@@ -53,3 +53,74 @@ def test_the_other_things_that_are_said() -> None:
     assert SessionRequest.FromString(wire.release(7, b"\x0a\x01l")).release.lease_id == "l"
     cancel = SessionRequest.FromString(wire.cancel(7))
     assert (cancel.correlation_id, cancel.WhichOneof("call")) == (7, "cancel")
+
+
+NAME = st.text(max_size=12)
+UNITS = st.dictionaries(NAME, st.integers(0, 2**64 - 1), max_size=4)
+LENGTH = st.none() | st.floats(0, 1e6)
+
+
+@given(
+    st.tuples(NAME, NAME, NAME),
+    st.lists(st.tuples(NAME, NAME, NAME), max_size=3),
+    UNITS,
+    st.booleans(),
+    LENGTH,
+    LENGTH,
+    st.integers(0, 3),
+    NAME,
+    st.dictionaries(NAME, NAME, max_size=4),
+    NAME,
+    st.integers(0, 3),
+)
+def test_what_attempts_have_in_common_is_what_protobuf_reads(
+    target: tuple[str, str, str],
+    fallbacks: list[tuple[str, str, str]],
+    cost: dict[str, int],
+    estimated: bool,
+    max_wait: float | None,
+    run_time: float | None,
+    priority: int,
+    tenant: str,
+    labels: dict[str, str],
+    parent: str,
+    repeat: int,
+) -> None:
+    said = wire.begun(target, fallbacks, cost, estimated, max_wait, run_time, priority, tenant, labels, parent, repeat)
+    read = AcquireRequest.FromString(said)
+    places = [(one.provider, one.account, one.model) for one in (read.target, *read.fallbacks)]
+    assert places == [target, *fallbacks]
+    assert (dict(read.cost), read.cost_estimated, dict(read.labels)) == (cost, estimated, labels)
+    assert (read.priority, read.tenant, read.parent, read.repeat) == (priority, tenant, parent, repeat)
+    for field, length in (("max_wait", max_wait), ("run_time", run_time)):
+        assert read.HasField(field) == (length is not None)
+        assert getattr(read, field).ToNanoseconds() == int((length or 0.0) * 1e9)
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(0, 999),
+    st.none() | st.integers(0, 16),
+    st.lists(st.tuples(NAME, NAME), max_size=4),
+    st.binary(max_size=300),
+    UNITS,
+    st.booleans(),
+    st.booleans(),
+    NAME,
+)
+def test_an_outcome_is_what_protobuf_reads(
+    kind: int,
+    status: int,
+    grpc_status: int | None,
+    headers: list[tuple[str, str]],
+    body: bytes,
+    usage: dict[str, int],
+    estimated: bool,
+    final: bool,
+    served_by: str,
+) -> None:
+    read = ReportRequest.FromString(wire.outcome(kind, status, grpc_status, headers, body, usage, estimated, final, served_by))
+    assert (read.outcome, read.status, read.body, read.final, read.served_by) == (kind, status, body, final, served_by)
+    assert (read.grpc_status if read.HasField("grpc_status") else None) == grpc_status
+    assert [(header.name, header.value) for header in read.headers] == headers
+    assert (dict(read.usage), read.usage_estimated) == (usage, estimated)

@@ -113,7 +113,7 @@ def test_never_more_than_the_recent_share(per_second: int, costs: list[int], cha
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 4), st.floats(0, 1, exclude_max=True))
+@given(st.integers(1, 4), st.floats(0.001, 1, exclude_max=True))
 def test_a_fleet_does_not_begin_together(per_second: int, chance: float) -> None:
     recent, away = granted(per_second, 120)
     waited = recent.book(PLACE, tokens(100), away, away, chance).at - away

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 import socket
 import threading
 import time
@@ -44,12 +42,6 @@ def free_addr() -> str:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{taken.getsockname()[1]}"
-
-
-def freeze(service: Service) -> None:
-    """Stops it, and returns when it has stopped: a signal takes its time."""
-    service.process.send_signal(signal.SIGSTOP)
-    os.waitpid(service.process.pid, os.WUNTRACED)
 
 
 def test_held_calls_survive_a_restart(serve: Callable[..., Service]) -> None:
@@ -104,14 +96,14 @@ def test_one_that_hangs_is_left(serve: Callable[..., Service]) -> None:
         pass
     own = replica_for("mine", "", services)
     assert own is not None
-    freeze(services[own])
+    services[own].freeze()
     try:
         began = time.monotonic()
         with limiter.slot(ask()) as slot:
             assert slot.path == "served"
         assert time.monotonic() - began < 4.0
     finally:
-        services[own].process.send_signal(signal.SIGCONT)
+        services[own].thaw()
 
 
 def test_when_nobody_answers_calls_go_on_within_two_seconds_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -163,12 +155,12 @@ def test_a_report_is_said_until_it_is_answered(serve: Callable[..., Service]) ->
     limiter = paceline.Limiter(service.addr)
     slot = limiter.begin(ask()).acquire()
     slot.sent()
-    freeze(service)
+    service.freeze()
     began = time.monotonic()
     reported = slot.report(Response(200))
     assert 1.0 <= time.monotonic() - began < 6.0
     assert reported.verdict is paceline.Verdict.DONE, "judged alone"
-    service.process.send_signal(signal.SIGCONT)
+    service.thaw()
     eventually(lambda: service.scope("mine")["in_flight"] == 0, within=15.0)
 
 

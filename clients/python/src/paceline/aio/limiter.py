@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -54,9 +54,8 @@ class Call(CallView):
 
     async def acquire(self) -> Slot:
         """Waits for the next slot and returns when the call may be sent: never before. Raises `Denied`."""
-        if self._slot is not None and not self._slot.is_settled:
+        if self._state.given is not None:
             raise RuntimeError("the slot before was not reported: report it, or close the call")
-        self._slot = None
         try:
             given = await self._carry_out(steps.acquire(self._state))
         except BaseException:
@@ -64,7 +63,6 @@ class Call(CallView):
             raise
         slot = Slot(self._state, given, self._engine)
         slot._call = self
-        self._slot = slot
         return slot
 
     async def _carry_out(self, plan: Generator[Step, None, T]) -> T:
@@ -88,7 +86,7 @@ class Call(CallView):
         future = exchange.future = loop.create_future()
         exchange.loop = loop
         assert self._engine is not None
-        if exchange.session is None:
+        if exchange.began == 0.0:
             self._engine.begin(exchange)
         if not exchange.done:
             await future
@@ -123,6 +121,29 @@ class Attempt(AttemptView):
             self.error = error
             return True
         return False
+
+
+class SlotBlock(AttemptView):
+    """A block under one slot: it is acquired at its beginning, and at its end it is reported how it went."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__()
+        self._call = call
+        self._slot: Slot | None = None
+
+    async def __aenter__(self) -> Slot:
+        slot = self._slot = await self._call.acquire()
+        self._enter(slot)
+        return slot
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        self._leave()
+        slot = self._slot
+        if slot is not None:
+            outcome = self._outcome(slot, error)
+            if outcome is not None:
+                slot.settle(outcome)
+        self._call.close()
 
 
 class Limiter(LimiterView):
@@ -183,28 +204,12 @@ class Limiter(LimiterView):
                 last = Attempt(slot)
                 yield last
 
-    @asynccontextmanager
-    async def slot(self, ask: Ask | str, /, **fields: Any) -> AsyncIterator[Slot]:
+    def slot(self, ask: Ask | str, /, **fields: Any) -> SlotBlock:
         """One attempt: ``async with limiter.slot("openai", model=..., cost=...) as slot: ...``.
 
         Say what came by `Slot.result`; a block that says nothing and raises nothing has succeeded. Nothing is sent again.
         """
-        with closing(self.begin(Ask.of(ask, fields))) as call:
-            slot = await call.acquire()
-            attempt = Attempt(slot)
-            attempt._enter(slot)
-            try:
-                yield slot
-            except BaseException as error:
-                attempt._leave()
-                outcome = attempt._outcome(slot, error)
-                if outcome is not None:
-                    slot.settle(outcome)
-                raise
-            attempt._leave()
-            outcome = attempt._outcome(slot, None)
-            if outcome is not None:
-                slot.settle(outcome)
+        return SlotBlock(self.begin(Ask.of(ask, fields)))
 
 
 async def sleep_past(until: float) -> None:

@@ -42,7 +42,7 @@ def _leave_pools_too() -> None:
     for name in ("multiprocessing.util", "billiard.util"):
         util = sys.modules.get(name)
         if util is not None:
-            util.Finalize(None, _take_leave, exitpriority=0)
+            util.Finalize(None, take_leave, exitpriority=0)
 
 
 def _begin_anew() -> None:
@@ -61,8 +61,8 @@ def flush(within: float = LAST_WORDS_WITHIN) -> bool:
     return all(engine.flush(ends) for engine in list(_engines.values()))
 
 
-def _take_leave() -> None:
-    """At the end of the process: what is held is given back, or reported as abandoned."""
+def take_leave() -> None:
+    """At the end of the process: what is held is given back, or reported as abandoned. Whoever asks again begins anew."""
     ends = time.monotonic() + LAST_WORDS_WITHIN
     engines = list(_engines.values())
     for engine in engines:
@@ -70,8 +70,9 @@ def _take_leave() -> None:
     for engine in engines:
         engine.flush(ends)
         engine.end()
+    _engines.clear()
 
 
-atexit.register(_take_leave)
+atexit.register(take_leave)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)

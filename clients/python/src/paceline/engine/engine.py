@@ -105,7 +105,8 @@ class Engine:
 
     def give_back_place(self, asked: Asked, ticket: bytes) -> None:
         """The place in line is not wanted any more."""
-        exchange = Exchange(Kind.RELEASE, asked=asked, ticket=ticket)
+        exchange = Exchange(Kind.RELEASE, asked)
+        exchange.ticket = ticket
         exchange.is_kept = True
         self.begin(exchange)
 
@@ -156,7 +157,7 @@ class Engine:
             if session is not None:
                 session.leases.pop(lease.id, None)
 
-    def failed(self, exchange: Exchange, error: Any) -> bool:
+    def failed(self, exchange: Exchange, error: Any, by: str) -> bool:
         """One call was answered by an error. Whether that ends it; if not it is said again, here or elsewhere."""
         if exchange.abandoned:
             return True
@@ -164,13 +165,15 @@ class Engine:
         if again_in is None:
             exchange.problem = refusals.refusal(error)
             return True
-        self.tell_keeper(self.keeper.say_again, exchange, again_in, error.code)
+        self.tell_keeper(self.keeper.say_again, exchange, again_in, by)
         return False
 
     def finished(self, exchange: Exchange) -> None:
         """An exchange has ended: what comes after it is done."""
         if exchange.abandoned:
             self._undo(exchange)
+        if exchange.problem is not None and exchange.lock is None and exchange.loop is None:
+            log.warning("the Paceline service did not take what it was told: %s", exchange.problem)
         if exchange.kind is Kind.TELL and exchange.lease is not None:
             self._next_turn(exchange.lease)
 
@@ -217,6 +220,7 @@ class Engine:
         for replica in self.keeper.replicas.known:
             if replica.session is not None:
                 replica.session.end()
+        self.tell_keeper(log.debug, "the way to the Paceline service at %s is closed", self.addrs)
 
     def disown(self) -> None:
         """In a child: what the parent holds is the parent's, and its connections are not kept open here."""

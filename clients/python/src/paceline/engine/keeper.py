@@ -11,6 +11,7 @@ import queue
 import random
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from paceline.engine import discovery, rendezvous
@@ -34,6 +35,8 @@ PING_AFTER = 2.0
 """A replica that has not said anything for this long, while calls wait or run, is asked for a sign of life."""
 PONG_WITHIN = 1.5
 """It has this long for it: one that vanished without closing its connections is left within four seconds."""
+OPENS_WITHIN = 2.0
+"""A stream that is not there after this long is not coming."""
 SLOW_AFTER = 2.0
 """An exchange that is not answered for this long by a replica that answers others is sent elsewhere."""
 KEPT_FOR = 60.0
@@ -57,6 +60,7 @@ class Keeper:
         """They were told to come back, and when."""
         self._turns: list[Exchange] = []
         self._finder = discovery.Finder(self.names, numbers)
+        self._ticked_at = 0.0
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -80,21 +84,26 @@ class Keeper:
     def _run(self) -> None:
         inbox = self.engine.inbox
         next_tick = 0.0
-        while True:
+        while not self.engine.is_over:
             try:
                 what, about = inbox.get(timeout=max(min(next_tick, self._next_turn()) - time.monotonic(), 0.0))
+                self._do(what, *about)
             except queue.Empty:
-                what, about = self._tick, ()
-                next_tick = time.monotonic() + (TICK if self._is_busy() else IDLE_TICK)
-            try:
-                what(*about)
-            except Exception:
-                log.exception("an error inside of the Paceline client; calls go on")
+                pass
             now = time.monotonic()
             if self._turns and self._next_turn() <= now:
-                self._tick_turns(now)
-            if next_tick - now > TICK and self._is_busy():
+                self._do(self._tick_turns, now)
+            if now >= next_tick:
+                self._do(self._tick, now)
+                next_tick = now + (TICK if self._is_busy() else IDLE_TICK)
+            elif next_tick - now > TICK and self._is_busy():
                 next_tick = now + TICK
+
+    def _do(self, what: Callable[..., None], *about: object) -> None:
+        try:
+            what(*about)
+        except Exception:
+            log.exception("an error inside of the Paceline client; calls go on")
 
     # What the keeper is told.
 
@@ -102,6 +111,9 @@ class Keeper:
         """Gives an exchange to the stream it belongs to, if there is one or can be."""
         now = time.monotonic()
         if exchange.done or self._is_dropped(exchange):
+            return
+        if exchange.kind is Kind.RENEW and exchange.lease is not None and exchange.lease.is_settled:
+            exchange.done = True
             return
         if exchange.began == 0.0:
             exchange.began = now
@@ -141,7 +153,7 @@ class Keeper:
             self.engine.finish(turn)
         unplaced, self._unplaced = self._unplaced, []
         for exchange in unplaced:
-            exchange.tried.clear()
+            exchange.tried = ()
             self.place(exchange)
 
     def broken(self, session: Session, problem: Exception) -> None:
@@ -161,7 +173,7 @@ class Keeper:
             log.debug("the stream to the Paceline replica %s ended: %s", session.replica, problem)
         self._take_over(session, now)
 
-    def say_again(self, exchange: Exchange, again_in: float, code: int) -> None:
+    def say_again(self, exchange: Exchange, again_in: float, by: str) -> None:
         """One call was told to come back, or to go elsewhere at once."""
         now = time.monotonic()
         exchange.session = None
@@ -172,16 +184,16 @@ class Keeper:
                 # Not all at once, and a little later than it says.
                 self._later.append((now + again_in * random.uniform(1.0, 1.25), exchange))
             return
-        replica = self._choose(exchange)
-        if replica is not None:
-            exchange.tried.append(replica.name)
+        if by not in exchange.tried:
+            exchange.tried += (by,)
         self.place(exchange)
 
     # What the clock says.
 
-    def _tick(self) -> None:
-        now = time.monotonic()
-        for replica in self.replicas.known:
+    def _tick(self, now: float) -> None:
+        was_asleep, self._ticked_at = now - self._ticked_at > HANGS_AFTER + IDLE_TICK, now
+        # A process that was frozen itself has not read yet what it was told meanwhile.
+        for replica in self.replicas.known if not was_asleep else ():
             self._tick_replica(replica, now)
         for exchange in [e for e in self._unplaced if self._is_impatient(e, now)]:
             self._unplaced.remove(exchange)
@@ -213,9 +225,15 @@ class Keeper:
         if self._is_dead(session, min((e.said_at for _, e in unanswered), default=now), now):
             self.broken(session, TimeoutError("it says nothing"))
             return
-        for cid, exchange in unanswered:
-            if now - exchange.said_at > SLOW_AFTER and session.unanswered.pop(cid, None) is not None:
-                self.say_again(exchange, 0.0, 0)
+        for _, exchange in unanswered:
+            # It may be answered here all the same: the first answer is the one that counts.
+            if now - exchange.said_at > SLOW_AFTER and not exchange.done:
+                exchange.said_at = now
+                if len(exchange.tried) + 1 >= len(self.replicas.known) and self._is_impatient(exchange, now):
+                    self._nobody(exchange)
+                else:
+                    exchange.tried += (session.replica,)
+                    self.place(exchange)
         for exchange in [e for _, e in _snapshot(session.held)]:
             waits = now - exchange.began
             if waits > LONG_WAIT and not exchange.is_logged and exchange.queued is not None:
@@ -227,7 +245,7 @@ class Keeper:
         """Whether a replica is not there any more, although its connection is: it is asked, and says nothing at all."""
         heard_at = session.heard_at
         if not session.is_open:
-            return now - heard_at > HANGS_AFTER
+            return now - heard_at > OPENS_WITHIN
         if now - oldest > HANGS_AFTER and heard_at <= oldest:
             return True
         if session.pinged_at > heard_at:
@@ -275,7 +293,7 @@ class Keeper:
             route = rendezvous.of_call(route, request_id)
         replica = self.replicas.choose(route, exchange.tried)
         if replica is None and exchange.tried:
-            exchange.tried.clear()
+            exchange.tried = ()
             replica = self.replicas.choose(route)
         return replica
 
@@ -338,7 +356,7 @@ class Keeper:
                 # It was answered until now: patience begins here.
                 exchange.began, exchange.queued = now, None
             if session.replica not in exchange.tried:
-                exchange.tried.append(session.replica)
+                exchange.tried += (session.replica,)
             self.place(exchange)
 
     def _is_dropped(self, exchange: Exchange) -> bool:

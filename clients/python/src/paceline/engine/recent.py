@@ -58,6 +58,11 @@ class Share:
     next: tuple[float, float] | None = None
     """The turn after the last one, and for which absence of the service it was given."""
 
+    def lift(self, at: float) -> None:
+        """A call may go at `at`: the floor has ended by then."""
+        if self.floor is not None and self.floor > at:
+            self.floor = None
+
     def length_of(self, cost: Mapping[str, int], away_since: float, scale: float) -> float:
         """How long a call of this cost takes at the recent pace, times `scale`."""
         sums: dict[str, int] = {}
@@ -88,8 +93,8 @@ class Recent:
     def __init__(self) -> None:
         self.places: dict[Target, Share] = {}
 
-    def granted(self, place: Target, reserved: Mapping[str, int], now: float) -> None:
-        """The service granted a call with these units."""
+    def granted(self, place: Target, reserved: Mapping[str, int], now: float) -> Share:
+        """The service granted a call with these units. Returns the place's share."""
         share = self._share(place)
         if share.first is None:
             share.first = now
@@ -102,8 +107,9 @@ class Recent:
         bin_ = share.bins[-1][1]
         if REQUESTS not in reserved:
             bin_[REQUESTS] = bin_.get(REQUESTS, 0) + 1
-        for meter, units in reserved.items():
-            bin_[meter] = bin_.get(meter, 0) + units
+        for meter in reserved:
+            bin_[meter] = bin_.get(meter, 0) + reserved[meter]
+        return share
 
     def floor(self, place: Target, until: float) -> None:
         """The provider said that nothing is to be sent before `until`."""
@@ -112,9 +118,7 @@ class Recent:
 
     def lift(self, place: Target, at: float) -> None:
         """The service lets a call go at `at` all the same: it knows of an end of the floor that the client did not see."""
-        share = self._share(place)
-        if share.floor is not None and share.floor > at:
-            share.floor = None
+        self._share(place).lift(at)
 
     def is_enforced(self, place: Target) -> bool:
         """Whether the service made calls wait when it last answered."""

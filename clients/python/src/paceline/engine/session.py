@@ -212,7 +212,7 @@ class Session:
         if kind == "acquire":
             answer = said.acquire
             exchange = self.unanswered.pop(cid, None)
-            if exchange is not None and answer.HasField("queued"):
+            if exchange is not None and not exchange.done and answer.HasField("queued"):
                 exchange.queued = answer
                 if exchange.asked is not None:
                     exchange.asked.ticket = answer.queued.ticket
@@ -220,14 +220,14 @@ class Session:
                 self.engine.heard(exchange, answer, received)
                 return
             exchange = exchange or self.held.pop(cid, None)
-            if exchange is None:
-                self._unwanted(answer)
+            if exchange is None or exchange.done:
+                self._came_second(exchange, answer)
                 return
             self._decided(exchange, answer)
             exchange.response = answer
         else:
             exchange = self.unanswered.pop(cid, None) or self.held.pop(cid, None)
-            if exchange is None:
+            if exchange is None or exchange.done:
                 return
             if kind == "report":
                 exchange.response = said.report
@@ -236,7 +236,7 @@ class Session:
                 exchange.response = said.release
                 if exchange.lease is not None:
                     self.engine.settled(exchange.lease)
-            elif not self.engine.failed(exchange, said.error):
+            elif not self.engine.failed(exchange, said.error, self.replica):
                 return
         exchange.received, exchange.replica = received, self.replica
         finish(exchange, wakes)
@@ -273,10 +273,14 @@ class Session:
             following.done = True
         exchange.following = following
 
-    def _unwanted(self, answer: AcquireResponse) -> None:
-        """A grant that nobody waits for goes back."""
+    def _came_second(self, exchange: Exchange | None, answer: AcquireResponse) -> None:
+        """An ask that was said twice has its answer already: a slot that is not the same one goes back."""
         if answer.HasField("grant"):
-            self.engine.give_back(Lease(answer.grant.lease_id, target_of(answer.grant.target), self.replica))
+            lease_id = answer.grant.lease_id
+            if exchange is None or exchange.lease is None or exchange.lease.id != lease_id:
+                self.engine.give_back(Lease(lease_id, target_of(answer.grant.target), self.replica))
+        elif answer.HasField("queued") and exchange is not None and exchange.asked is not None:
+            self.engine.give_back_place(exchange.asked, answer.queued.ticket)
 
 
 def finish(exchange: Exchange, wakes: Wakes) -> None:

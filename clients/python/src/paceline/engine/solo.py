@@ -34,6 +34,8 @@ OF_THE_PROVIDER = frozenset(
     ]
 )
 """What the provider itself said, and none of us reckoned."""
+WATCHED = frozenset([int(Mode.OFF), int(Mode.SHADOW)])
+"""Modes in which nobody is made to wait."""
 CLOSED = frozenset([Reason.OVER_HONOR_CAP, Reason.QUOTA_EXHAUSTED, Reason.PAUSED])
 """Denials that hold for those who come after as well."""
 LONGEST_WAITS = {Priority.INTERACTIVE: 15.0, Priority.BATCH: 3_600.0}
@@ -58,12 +60,12 @@ class Solo:
         if outcome == "grant":
             grant = answer.grant
             place = asked.target if lease is None else lease.target
-            enforced = Mode(answer.mode) not in (Mode.OFF, Mode.SHADOW)
+            is_watched = answer.mode in WATCHED
             with self._lock:
-                self._recent.granted(place, grant.reserved, now)
-                self._recent.enforces(place, enforced)
-                if enforced:
-                    self._recent.lift(place, now + seconds(grant.wait))
+                share = self._recent.granted(place, grant.reserved, now)
+                share.is_watched_only = is_watched
+                if share.floor is not None and not is_watched:
+                    share.lift(now + seconds(grant.wait))
         elif outcome == "queued":
             if any(delay.binding and Source(delay.source) in OF_THE_PROVIDER for delay in answer.delays):
                 self._not_before(asked, now + seconds(answer.queued.estimated_wait))
