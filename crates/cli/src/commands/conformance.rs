@@ -6,6 +6,7 @@ mod judge;
 mod script;
 mod stage;
 mod table;
+mod trace;
 mod web;
 
 use std::ffi::OsString;
@@ -20,7 +21,7 @@ use paceline_proto::v1::rate_limiter_server::RateLimiterServer;
 use paceline_provider_sim::parse_span;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
@@ -38,8 +39,8 @@ Examples:
   # Start one; it finds the addresses in KIT_URL and PACELINE_ADDR
   paceline conformance --worker node adapter.js
 
-  # Only two situations, while you work on them
-  paceline conformance --only queued,retry --worker node adapter.js
+  # Only two situations, and what happened in them
+  paceline conformance --trace --only queued,retry --worker node adapter.js
 
   # For a program
   paceline conformance --json --worker python3 adapter.py
@@ -52,8 +53,10 @@ situation was seen and nothing was wrong.";
 const ANY: &str = "127.0.0.1:0";
 /// How often it is looked whether the worker still does something.
 const LOOK: Duration = Duration::from_millis(50);
-/// What a worker may still say after its last job: a report of a stream, a release.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+/// When a worker has said nothing for so long after its last job, it has said all: the report of a stream, a release.
+const SILENCE: Duration = Duration::from_millis(700);
+/// It is not listened to for longer than this.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Leads a worker in any language through what can happen, and says which rule it breaks.
 #[derive(Debug, Args)]
@@ -74,6 +77,10 @@ pub(crate) struct ConformanceArgs {
     /// Give up when nothing has happened for so long.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_span)]
     patience: Span,
+
+    /// Tell also what happened in each situation, line by line, with times.
+    #[arg(long, conflicts_with = "json")]
+    trace: bool,
 
     /// Print one JSON object: {"pass","situations":[{"id","title","verdict","findings":[{"rule","seen"}],"missing"}],"findings"};
     /// the addresses go to standard error.
@@ -129,14 +136,22 @@ pub(crate) async fn run(args: ConformanceArgs, out: &mut dyn Write) -> Result<()
     }
     let mut worker = start(&args.worker, http, grpc)?;
     let ended = play(&stage, worker.as_mut(), args.patience.to_duration()).await;
-    sleep(LAST_WORDS).await;
+    let silence = async {
+        while stage.idle() < SILENCE {
+            sleep(LOOK).await;
+        }
+    };
+    // Whether it fell silent or not, the judge goes by what was seen.
+    let _ = timeout(LAST_WORDS, silence).await;
     if let Some(worker) = &mut worker {
         // Gone already when all went well.
         let _ = worker.kill().await;
     }
-    let (judgements, stray) = judge::judge(stage.situations(), &stage.events());
+    let events = stage.events();
+    let (judgements, stray) = judge::judge(stage.situations(), &events);
     let outcome = Outcome { judged: stage.situations().iter().zip(judgements).collect(), stray };
-    let text = if args.json { format!("{}\n", outcome.json()) } else { outcome.text() };
+    let story = |job: &str| if args.trace { trace::trace(job, &events) } else { String::new() };
+    let text = if args.json { format!("{}\n", outcome.json()) } else { outcome.text(story) };
     out.write_all(text.as_bytes())?;
     out.flush()?;
     if outcome.is_good() { Ok(()) } else { Err(ConformanceError::NotGood(format!("{}{ended}", outcome.summary()))) }

@@ -13,7 +13,7 @@ pub(super) struct Event {
     pub(super) what: What,
 }
 
-/// How an ask came.
+/// How something came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Unary,
@@ -37,7 +37,7 @@ pub(super) enum What {
     /// The whole answer went out, or it broke off.
     Ended { call: u32, is_cut: bool },
     /// "This is what the provider said." Numbered, to find its answer.
-    Reported { number: u64, request: Box<ReportRequest> },
+    Reported { number: u64, way: Way, request: Box<ReportRequest> },
     /// What it was answered.
     Told { number: u64, said: Said },
     /// "I will not use it": a lease, or a place when empty.

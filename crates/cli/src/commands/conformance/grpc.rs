@@ -48,10 +48,14 @@ impl Service {
         to_proto(answering, request)
     }
 
-    async fn report_one(&self, request: ReportRequest) -> Result<ReportResponse, Status> {
-        let (number, after, said) = self.stage.report(&request);
+    async fn report_one(&self, way: Way, request: ReportRequest) -> Result<ReportResponse, Status> {
+        let said = self.stage.report(way, &request);
+        self.tell(&request.lease_id, said).await
+    }
+
+    async fn tell(&self, lease: &str, (number, after, said): (u64, Duration, Said)) -> Result<ReportResponse, Status> {
         sleep(after).await;
-        self.stage.told(&request.lease_id, number, &said);
+        self.stage.told(lease, number, &said);
         match said {
             Said::Failed => Err(away()),
             Said::LeaseUnknown => {
@@ -76,17 +80,27 @@ impl Service {
         Ok(ReleaseResponse { released: true })
     }
 
-    /// One call of a Session, to its last answer.
-    async fn session_call(self, id: u64, call: Call, out: mpsc::UnboundedSender<Result<SessionResponse, Status>>) {
-        let answer = match call {
-            Call::Acquire(request) => self.session_acquire(id, request, &out).await,
-            Call::Report(request) => self.report_one(request).await.map(SessionAnswer::Report),
-            Call::Release(request) => self.release_one(request).map(SessionAnswer::Release),
-            Call::Cancel(_) => Err(Status::cancelled("cancelled")),
-        };
-        let answer = answer.unwrap_or_else(|status| SessionAnswer::Error(rpc_status(&status)));
-        // A worker that has gone misses it.
-        let _ = out.send(Ok(session_response(id, answer)));
+    /// Hears one call of a Session, in the order of the stream, and answers it in its own time.
+    fn session_call(&self, id: u64, call: Call, out: &Answers) {
+        let (service, out) = (self.clone(), out.clone());
+        match call {
+            Call::Acquire(request) => {
+                let first = self.stage.ask(Way::Session, &request);
+                tokio::spawn(async move {
+                    let answer = service.session_acquire(id, request, first, &out).await;
+                    send(&out, id, answer.map(SessionAnswer::Acquire));
+                });
+            }
+            Call::Report(request) => {
+                let said = self.stage.report(Way::Session, &request);
+                tokio::spawn(async move {
+                    let answer = service.tell(&request.lease_id, said).await;
+                    send(&out, id, answer.map(SessionAnswer::Report));
+                });
+            }
+            Call::Release(request) => send(&out, id, self.release_one(request).map(SessionAnswer::Release)),
+            Call::Cancel(_) => send(&out, id, Err(Status::cancelled("cancelled"))),
+        }
     }
 
     /// On a Session who has to wait is told so at once, and again when it is decided.
@@ -94,21 +108,31 @@ impl Service {
         &self,
         id: u64,
         request: AcquireRequest,
-        out: &mpsc::UnboundedSender<Result<SessionResponse, Status>>,
-    ) -> Result<SessionAnswer, Status> {
+        first: Option<Answering>,
+        out: &Answers,
+    ) -> Result<AcquireResponse, Status> {
         let job = request.target.as_ref().map_or("", |target| target.model.as_str()).to_owned();
-        let first = self.stage.ask(Way::Session, &request).ok_or_else(no_job)?;
+        let first = first.ok_or_else(no_job)?;
         let come_back_in = match &first.answer {
             Answer::Queued { come_back_in, .. } => Some(*come_back_in),
             _ => None,
         };
-        let answer = SessionAnswer::Acquire(self.say(&job, first, &request).await?);
+        let answer = self.say(&job, first, &request).await?;
         let Some(come_back_in) = come_back_in else { return Ok(answer) };
-        let _ = out.send(Ok(session_response(id, answer)));
+        send(out, id, Ok(SessionAnswer::Acquire(answer)));
         sleep(come_back_in).await;
         let second = self.stage.ask_on(&job).ok_or_else(no_job)?;
-        self.say(&job, second, &request).await.map(SessionAnswer::Acquire)
+        self.say(&job, second, &request).await
     }
+}
+
+/// Where the answers of a Session go.
+type Answers = mpsc::UnboundedSender<Result<SessionResponse, Status>>;
+
+fn send(out: &Answers, id: u64, answer: Result<SessionAnswer, Status>) {
+    let answer = answer.unwrap_or_else(|status| SessionAnswer::Error(rpc_status(&status)));
+    // A worker that has gone misses it.
+    let _ = out.send(Ok(SessionResponse { correlation_id: id, answer: Some(answer), ..SessionResponse::default() }));
 }
 
 #[tonic::async_trait]
@@ -118,7 +142,7 @@ impl RateLimiter for Service {
     }
 
     async fn report(&self, request: Request<ReportRequest>) -> Result<Response<ReportResponse>, Status> {
-        self.report_one(request.into_inner()).await.map(Response::new)
+        self.report_one(Way::Unary, request.into_inner()).await.map(Response::new)
     }
 
     async fn release(&self, request: Request<ReleaseRequest>) -> Result<Response<ReleaseResponse>, Status> {
@@ -135,7 +159,7 @@ impl RateLimiter for Service {
     }
 
     async fn report_batch(&self, request: Request<ReportBatchRequest>) -> Result<Response<ReportBatchResponse>, Status> {
-        let answers = request.into_inner().items.into_iter().map(|item| self.report_one(item));
+        let answers = request.into_inner().items.into_iter().map(|item| self.report_one(Way::Batch, item));
         let items = join_all(answers).await.into_iter().map(|answer| {
             let result = answer.map_or_else(|status| ReportResult::Error(rpc_status(&status)), ReportResult::Answer);
             ReportBatchItem { result: Some(result) }
@@ -154,7 +178,7 @@ impl RateLimiter for Service {
                 let more = message.more.into_iter().map(|more| (more.correlation_id, more.call));
                 for (id, call) in std::iter::once((message.correlation_id, message.call)).chain(more) {
                     if let Some(call) = call {
-                        tokio::spawn(service.clone().session_call(id, call, out.clone()));
+                        service.session_call(id, call, &out);
                     }
                 }
             }
@@ -203,10 +227,6 @@ fn grant(granted: Granted, ttl: Duration) -> Grant {
 
 fn decided(decision: Decision) -> AcquireResponse {
     AcquireResponse { outcome: Some(decision), mode: Mode::Enforce.into(), ..AcquireResponse::default() }
-}
-
-fn session_response(id: u64, answer: SessionAnswer) -> SessionResponse {
-    SessionResponse { correlation_id: id, answer: Some(answer), ..SessionResponse::default() }
 }
 
 fn rpc_status(status: &Status) -> RpcStatus {

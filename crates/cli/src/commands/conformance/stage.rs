@@ -173,14 +173,14 @@ impl Stage {
     }
 
     /// What a worker's report is to be answered: its number, after how long, and what.
-    pub(super) fn report(&self, request: &ReportRequest) -> (u64, Duration, Said) {
+    pub(super) fn report(&self, way: Way, request: &ReportRequest) -> (u64, Duration, Said) {
         let job = job_of(&request.lease_id).to_owned();
         let mut state = self.lock();
         state.reports += 1;
         let number = state.reports;
         let situation = self.situation(&job);
         let name = situation.map_or("", |situation| situation.id);
-        self.record(&mut state, name, What::Reported { number, request: Box::new(request.clone()) });
+        self.record(&mut state, name, What::Reported { number, way, request: Box::new(request.clone()) });
         let Some(situation) = situation else { return (number, Duration::ZERO, Said::LeaseUnknown) };
         if request.outcome() == Outcome::Running {
             return (number, Duration::ZERO, Said::Verdict(Verdict::Unspecified, None));

@@ -30,8 +30,8 @@ impl Outcome<'_> {
         format!("{} situations: {ok} ok, {wrong} wrong, {unseen} not seen", self.judged.len())
     }
 
-    /// For people.
-    pub(super) fn text(&self) -> String {
+    /// For people; `story` tells what happened in a situation.
+    pub(super) fn text(&self, story: impl Fn(&str) -> String) -> String {
         let widest = |of: fn(&Situation) -> usize| self.judged.iter().map(|(situation, _)| of(situation)).max().unwrap_or(0);
         let (name, title) = (widest(|situation| situation.id.len()), widest(|situation| situation.title.chars().count()));
         let mut text = String::new();
@@ -45,6 +45,7 @@ impl Outcome<'_> {
                     let _ = writeln!(text, "    {missing}");
                 });
             }
+            text.push_str(&story(situation.id));
         }
         self.stray.iter().for_each(|finding| write_finding(&mut text, finding));
         let _ = writeln!(text, "\n{}", self.summary());

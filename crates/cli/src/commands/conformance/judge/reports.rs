@@ -1,10 +1,11 @@
 //! Reports: of every call that was sent, with all that belongs to it, in order, and without secrets.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use paceline_proto::v1::{Header, Outcome, ReportRequest};
 
-use super::super::event::{Event, Said, What};
+use super::super::event::{Answer, Event, Said, Way, What};
 use super::super::script::Situation;
 use super::super::web::{MARK, SECRET};
 use super::{Findings, Rule, Step, time};
@@ -17,6 +18,7 @@ const CLOCKS: Duration = Duration::from_secs(2);
 /// One report and what became of it.
 struct Report<'e> {
     at: Duration,
+    way: Way,
     request: &'e ReportRequest,
     /// When its answer went out; `None`: not yet.
     answered: Option<Duration>,
@@ -38,17 +40,23 @@ pub(super) fn check(situation: &Situation, events: &[&Event], findings: &mut Fin
     let all = reports(events);
     for report in &all {
         secrets(report.request, findings);
-        let outcome = report.request.outcome();
+    }
+    if let Some(first) = all.iter().find(|report| !is_running(report.request)) {
+        let outcome = first.request.outcome();
         if situation.is_unreachable && matches!(outcome, Outcome::Response | Outcome::Timeout | Outcome::Abandoned) {
             let seen =
                 format!("nobody could be reached, and the report says {}: the call stays charged", outcome.as_str_name());
             findings.add(Rule::Step(Step::Report), seen);
         }
     }
+    let of = |lease: &str| -> Vec<&Report<'_>> { all.iter().filter(|report| report.request.lease_id == lease).collect() };
+    let leases: BTreeSet<&str> = all.iter().map(|report| report.request.lease_id.as_str()).collect();
+    for lease in leases {
+        sequence(&of(lease), findings);
+    }
     for call in calls(events) {
         let Some(lease) = &call.lease else { continue };
-        let own: Vec<&Report<'_>> = all.iter().filter(|report| report.request.lease_id == *lease).collect();
-        sequence(&own, findings);
+        let own = of(lease);
         of_call(situation, events, &call, &own, findings);
     }
 }
@@ -98,10 +106,10 @@ fn reports<'e>(events: &[&'e Event]) -> Vec<Report<'e>> {
         })
     };
     let read = |event: &&'e Event| match &event.what {
-        What::Reported { number, request } => {
+        What::Reported { number, way, request } => {
             let answer = told(*number);
             let (answered, is_failed) = (answer.map(|(at, _)| at), answer.is_some_and(|(_, failed)| failed));
-            Some(Report { at: event.at, request, answered, is_failed })
+            Some(Report { at: event.at, way: *way, request, answered, is_failed })
         }
         _ => None,
     };
@@ -110,7 +118,6 @@ fn reports<'e>(events: &[&'e Event]) -> Vec<Report<'e>> {
 
 /// The calls, each with the lease that was in hand when it came.
 fn calls(events: &[&Event]) -> Vec<Call> {
-    use super::super::event::Answer;
     let mut lease: Option<String> = None;
     let mut calls: Vec<Call> = Vec::new();
     for event in events {
@@ -164,7 +171,14 @@ fn sequence(own: &[&Report<'_>], findings: &mut Findings) {
         } else if is_repeat && before.request.r#final != after.request.r#final {
             findings.add(Rule::Step(Step::Report), format!("two different reports have the seq {}", after.request.seq));
         }
-        if !is_repeat && before.answered.is_none_or(|answered| answered > after.at) {
+        if !is_repeat && !before.is_failed && is_final(before.request) {
+            findings.add(
+                Rule::Step(Step::Report),
+                format!("report {} came after the last one, {}", after.request.seq, before.request.seq),
+            );
+        }
+        // The messages of a Session keep their order; single calls may overtake each other.
+        if !is_repeat && after.way == Way::Unary && before.answered.is_none_or(|answered| answered > after.at) {
             let seen = format!("report {} was sent before report {} was answered", after.request.seq, before.request.seq);
             findings.add(Rule::Step(Step::Report), seen);
         }

@@ -69,7 +69,7 @@ impl Story {
         change(&mut request);
         self.reports += 1;
         let number = self.reports;
-        self.at(at, What::Reported { number, request: Box::new(request) });
+        self.at(at, What::Reported { number, way: Way::Unary, request: Box::new(request) });
         self.at(at, What::Told { number, said: told })
     }
 
@@ -278,6 +278,9 @@ fn reports_hold_what_they_must_and_nothing_else() {
     ] {
         story(200, change).breaks(Rule::Number(4), words);
     }
+    let mut twice = story(200, |_| {});
+    twice.reports(8, "kit.plain.1", 200, done(), |report| (report.seq, report.outcome) = (2, Outcome::Abandoned.into()));
+    twice.breaks(Rule::Step(Step::Report), "came after the last one");
     story(200, |report| report.seq = 0).breaks(Rule::Step(Step::Report), "seq 0");
     story(200, |report| report.age = prost_types::Duration::try_from(ms(90_000)).ok()).breaks(Rule::Step(Step::Report), "age");
 
@@ -323,6 +326,14 @@ fn a_stream_is_reported_at_its_first_byte_and_at_its_end() {
     let report = Rule::Step(Step::Report);
     story(6, 1_501, |_| {}).is_good();
     story(6, 900, |_| {}).breaks(report, "before report 1 was answered");
+    // One stream keeps their order, answered or not.
+    let mut session = story(6, 900, |_| {});
+    for event in &mut session.events {
+        if let What::Reported { way, .. } = &mut event.what {
+            *way = Way::Session;
+        }
+    }
+    session.is_good();
     story(810, 1_501, |_| {}).breaks(report, "too late");
     story(6, 1_501, |end| end.usage.clear()).breaks(report, "usage");
 }
