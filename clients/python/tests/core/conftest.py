@@ -28,6 +28,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Service]]:
         return running[-1]
 
     yield start
+    take_leave()
     for service in running:
         service.stop()
 

@@ -84,7 +84,8 @@ def test_a_scope_goes_to_its_replica_and_to_the_next_when_that_goes(serve: Calla
         with limiter.slot(ask()):
             replicas = engine_for(limiter.addrs).keeper.replicas
             replica = replicas.named(own)
-            return replica is not None and engine_for(limiter.addrs).routes[("mine", "")] is replica.session
+            used = engine_for(limiter.addrs).routes.get(("mine", ""))
+            return replica is not None and used is not None and used is replica.session
 
     eventually(is_back, within=20.0)
 

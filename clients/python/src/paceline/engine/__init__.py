@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """How long nobody may answer before calls go on without the service, in seconds."""
-LAST_WORDS_WITHIN = 2.0
+LAST_WORDS_WITHIN = 1.5
 """How long a process that ends waits until the service has heard its last words, in seconds."""
 
 _lock = threading.Lock()
