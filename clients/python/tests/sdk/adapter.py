@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import json
 import os
 import sys
+import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -54,12 +57,34 @@ def by_requests(session: Any) -> Any:
     return send
 
 
+def by_asyncio(client: Any, loop: asyncio.AbstractEventLoop) -> Any:
+    async def sent(job: dict[str, Any]) -> tuple[int, bool]:
+        async with client.stream("POST", job["url"], headers=job["headers"], content=job["body"]) as answer:
+            async for _ in answer.aiter_bytes():
+                pass
+            return answer.status_code, "paceline-denied" in answer.headers
+
+    async def within(context: contextvars.Context, job: dict[str, Any]) -> tuple[int, bool]:
+        return await context.run(loop.create_task, sent(job))
+
+    def send(job: dict[str, Any]) -> tuple[int, bool]:
+        return asyncio.run_coroutine_threadsafe(within(contextvars.copy_context(), job), loop).result()
+
+    return send
+
+
+def sender(library: str) -> Any:
+    if library == "httpx":
+        return by_httpx(paceline.httpx(provider="openai"))
+    if library == "requests":
+        return by_requests(paceline.requests(provider="openai"))
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return by_asyncio(paceline.aio.httpx(provider="openai"), loop)
+
+
 def main() -> None:
-    send = (
-        by_httpx(paceline.httpx(provider="openai"))
-        if sys.argv[1] == "httpx"
-        else by_requests(paceline.requests(provider="openai"))
-    )
+    send = sender(sys.argv[1])
     with ThreadPoolExecutor(16) as pool:
         running = []
         while (job := of_the_kit("/job")) is not None:

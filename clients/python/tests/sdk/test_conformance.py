@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from programs import binary
 
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("library", ["httpx", "requests"])
+@pytest.mark.parametrize("library", ["httpx", "requests", "asyncio"])
 def test_the_kit_finds_nothing_wrong(library: str) -> None:
     words = [str(binary()), "conformance", "--json", "--worker", sys.executable, str(HERE / "adapter.py"), library]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src")}
