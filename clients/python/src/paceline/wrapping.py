@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -87,7 +88,9 @@ def _genai(client: Any, governs: Any) -> Any:
     new._httpx_client = beside(old._httpx_client, governs)
     if old._async_httpx_client is not None:
         new._async_httpx_client = beside(old._async_httpx_client, governs)
-    sessions: dict[int, Any] = {}
+    # By event loop, as there; closed with this client, while the connections stay the other's.
+    sessions: dict[Any, Any] = {}
+    new._aiohttp_sessions = sessions
 
     async def session() -> Any:
         from paceline.transports.aiohttp_session import governed
@@ -95,9 +98,11 @@ def _genai(client: Any, governs: Any) -> Any:
         inner = await old._get_aiohttp_session()
         if not _is_of(inner, "aiohttp"):
             return inner  # google-auth's, for client certificates
-        if id(inner) not in sessions or sessions[id(inner)].closed:
-            sessions[id(inner)] = governed(inner, governs)
-        return sessions[id(inner)]
+        loop = asyncio.get_running_loop()
+        made = sessions.get(loop)
+        if made is None or made.closed or made.connector is not inner.connector:
+            made = sessions[loop] = governed(inner, governs)
+        return made
 
     new._get_aiohttp_session = session
     if governs.mode == "enforce":
@@ -110,7 +115,10 @@ def _genai(client: Any, governs: Any) -> Any:
             return await new._async_request_once(http_request, stream, implicit_retry=False)
 
         new._request, new._async_request = request, async_request
-    return _with(client, old, new, depth=0)
+    twin = _with(client, old, new, depth=0)
+    # One that nobody holds closes its connections.
+    twin._paceline_keeps = client
+    return twin
 
 
 def _with(part: Any, old: Any, new: Any, depth: int) -> Any:

@@ -393,6 +393,33 @@ async def test_gemini_does_not_retry_on_top(service: Any, account: str, where: s
     await asyncio.to_thread(nothing_held, service, account)
 
 
+async def test_gemini_beside_gemini(service: Any, account: str) -> None:
+    """The given client and the wrapped one live and end each for itself."""
+    with provider(answers(200, GEMINI)) as at:
+        plain = genai.Client(api_key="AIza-1234567890", http_options=genai_types.HttpOptions(base_url=at.url))
+        await plain.aio.models.generate_content(model="g", contents="hi")
+        plain.models.generate_content(model="g", contents="hi")
+        wrapped = paceline.wrap(plain, provider="gemini")
+        await wrapped.aio.models.generate_content(model="g", contents="hi")
+        await wrapped.aio.aclose()
+        wrapped.close()
+        del wrapped
+        gc.collect()
+        await asyncio.sleep(0)
+        plain.models.generate_content(model="g", contents="hi")
+        await plain.aio.models.generate_content(model="g", contents="hi")
+        assert at.connections == 2
+        assert service.metric("paceline_acquires_total", account=account) == 1
+        alone = paceline.wrap(plain, provider="gemini")
+        del plain
+        gc.collect()
+        await asyncio.sleep(0)
+        alone.models.generate_content(model="g", contents="hi")
+        await alone.aio.models.generate_content(model="g", contents="hi")
+        await alone.aio.aclose()
+        assert service.metric("paceline_acquires_total", account=account) == 3
+
+
 def test_requests(service: Any, account: str) -> None:
     with provider(*REFUSED_ONCE) as at:
         session = paceline.requests(provider="openai")

@@ -33,6 +33,9 @@ def session(governor: Governor, **options: Any) -> aiohttp.ClientSession:
 
 def governed(inner: aiohttp.ClientSession, governor: Governor) -> aiohttp.ClientSession:
     """A session beside another one, with its connections, cookies, headers and timeouts."""
+    ours = middleware(governor)
+    # A session that nobody holds closes its connections.
+    ours.__dict__["keeps"] = inner
     return aiohttp.ClientSession(
         connector=inner.connector,
         connector_owner=False,
@@ -44,7 +47,7 @@ def governed(inner: aiohttp.ClientSession, governor: Governor) -> aiohttp.Client
         json_serialize=inner.json_serialize,
         raise_for_status=inner.raise_for_status,
         read_bufsize=getattr(inner, "_read_bufsize", _BUFFER_BYTES),
-        middlewares=(*(getattr(inner, "_middlewares", None) or ()), middleware(governor)),
+        middlewares=(*(getattr(inner, "_middlewares", None) or ()), ours),
     )
 
 
