@@ -80,6 +80,11 @@ class Exchange:
     abandoned = False
     """Nobody wants it any more: a grant that comes all the same is given back."""
 
+    @property
+    def is_asked_to_undo(self) -> bool:
+        """An ask that is said although nobody wants it, so that what it got on a stream that broke can be given back."""
+        return self.abandoned and self.is_kept and self.cid == 0
+
     # Where it is.
     session: Session | None = None
     cid = 0

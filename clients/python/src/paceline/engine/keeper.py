@@ -360,10 +360,16 @@ class Keeper:
             self.place(exchange)
 
     def _is_dropped(self, exchange: Exchange) -> bool:
-        if not exchange.abandoned:
+        if not exchange.abandoned or exchange.is_asked_to_undo:
             return False
-        if exchange.asked is not None and exchange.asked.ticket and exchange.kind is Kind.ASK:
-            self.engine.give_back_place(exchange.asked, exchange.asked.ticket)
+        if exchange.asked is not None and exchange.kind is Kind.ASK:
+            if exchange.asked.ticket:
+                self.engine.give_back_place(exchange.asked, exchange.asked.ticket)
+            elif exchange.cid and not exchange.is_kept:
+                # It was said, and its answer went down with the stream: whatever it got is found out, and goes back.
+                twin = Exchange(Kind.ASK, exchange.asked)
+                twin.abandoned = twin.is_kept = True
+                self.place(twin)
         exchange.done = True
         return True
 

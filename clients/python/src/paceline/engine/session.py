@@ -150,11 +150,11 @@ class Session:
 
     def _encoded(self, exchange: Exchange, now: float) -> bytes | None:
         """What is written for an exchange. From here on its answer may come."""
-        if exchange.abandoned:
-            # Its number still waits for an answer, unless it never was said.
-            if exchange.cid in self.unanswered or exchange.cid in self.held:
+        if exchange.abandoned and not exchange.is_asked_to_undo:
+            if exchange.cid in self.held:
                 return wire.cancel(exchange.cid)
-            exchange.done = True
+            # Who leaves before he has a place would leave it behind: he leaves when he has it. And it may never have been said.
+            exchange.done = exchange.cid not in self.unanswered
             return None
         cid = next(self._numbers)
         try:
@@ -217,6 +217,8 @@ class Session:
                 if exchange.asked is not None:
                     exchange.asked.ticket = answer.queued.ticket
                 self.held[cid] = exchange
+                if exchange.abandoned:
+                    self.say(exchange)  # that it leaves
                 self.engine.heard(exchange, answer, received)
                 return
             exchange = exchange or self.held.pop(cid, None)
