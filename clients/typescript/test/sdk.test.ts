@@ -78,13 +78,24 @@ test("openai: a stream that its caller leaves is abandoned, with what was seen o
   await metric(service, /paceline_reports_total\{outcome="abandoned",[^}]*\} 1\b/);
 });
 
-test("openai: forty at once stay below the provider's limit", async (t) => {
-  await using service = await Process.serve();
-  await using mock = await Process.start("mock-provider", "--limit", "requests=10/s,burst=10");
-  const client = openai(t, service, mock.http);
-  await Promise.all(Array.from({ length: 40 }, () => client.chat.completions.create(CHAT)));
-  const { rejected, sends: all } = await sends(mock);
-  assert.ok((rejected ?? 40) <= 4, `${rejected} of ${all} were rejected`);
+test("fifty tasks, beside the same SDK alone: nearly nothing is refused, nothing fails", async (t) => {
+  const run = async (paced: boolean) => {
+    await using service = await Process.serve();
+    await using mock = await Process.start("mock-provider", "--limit", "requests=20/s,burst=20", "--latency", "200ms");
+    const alone = new OpenAI({ apiKey: "sk-secret", baseURL: `${mock.http}/v1` });
+    const client = paced ? openai(t, service, mock.http) : alone;
+    let [left, failed] = [200, 0];
+    const task = async () => {
+      while (left-- > 0) await client.chat.completions.create(CHAT).catch(() => failed++);
+    };
+    await Promise.all(Array.from({ length: 50 }, task));
+    const { sends: sent, rejected } = await sends(mock);
+    return { sent, rejected, failed };
+  };
+  const [paced, alone] = await Promise.all([run(true), run(false)]);
+  t.diagnostic(`paced ${JSON.stringify(paced)}, alone ${JSON.stringify(alone)}`);
+  assert.ok((paced.rejected ?? 200) <= 1 && paced.failed === 0, `${paced.rejected} refused, ${paced.failed} failed`);
+  assert.ok((alone.rejected ?? 0) > 20 && alone.failed > 0, "which is why");
 });
 
 test("openai: in shadow, off, and without a service the SDK's own retries are back", async (t) => {
