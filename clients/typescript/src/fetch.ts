@@ -24,7 +24,7 @@ export function pacedFetch(limiter: Limiter, to: string | AskOf, send: typeof fe
     const method = (request?.method ?? init?.method ?? "GET").toUpperCase();
     const { body, isRepeatable } = await bodyOf(request, init);
     const ask = askOf({ method, url, headers, body });
-    if (!ask) return send(input, init);
+    if (!ask) return request ? send(request) : send(input, init);
     const signal = init?.signal ?? request?.signal;
     let slot: Slot;
     try {
@@ -34,7 +34,9 @@ export function pacedFetch(limiter: Limiter, to: string | AskOf, send: typeof fe
       throw error;
     }
     for (;;) {
-      const next = await attempt(slot, isRepeatable, () => send(request ? request.clone() : input, { ...init, signal: slot.signal }));
+      // A Request has taken over what `init` says; its body can be read once.
+      const once = () => (request ? send(request.clone(), { signal: slot.signal }) : send(input, { ...init, signal: slot.signal }));
+      const next = await attempt(slot, isRepeatable, once);
       if (next.response) return next.response;
       slot = next.slot;
     }

@@ -28,12 +28,13 @@ async fn get(url: String) -> String {
     reqwest::get(url).await.unwrap().text().await.unwrap()
 }
 
-/// Looks until a figure of the service's metrics is there.
+/// A figure of the service's metrics, as soon as it is there and not nothing.
 async fn metric(service: &Serving, line: &str) -> String {
     let began = Instant::now();
     loop {
         let metrics = get(format!("http://{}/metrics", service.http)).await;
-        let found = metrics.lines().find(|found| line.split(' ').all(|part| found.contains(part)));
+        let is_it = |found: &&str| line.split(' ').all(|part| found.contains(part)) && !found.ends_with(" 0");
+        let found = metrics.lines().find(is_it);
         match found {
             Some(found) => return found.rsplit(' ').next().unwrap().to_owned(),
             None => assert!(began.elapsed() < Duration::from_secs(30), "no {line} in {metrics}"),
@@ -103,13 +104,44 @@ async fn a_denial_is_told_as_such_and_not_as_an_answer() {
     assert!(stats["sends"].as_u64() < Some(3), "{stats}");
 }
 
-/// The worker's own switch: the same program goes on without the service, and as fast.
 #[tokio::test]
-async fn a_worker_that_watches_works_without_a_service() {
-    let mock = Mock::start(&[]);
-    let limiter = Limiter::builder().addr("127.0.0.1:9").mode(paceline_client::Mode::Shadow).build().unwrap();
-    let client = client(Pacing::llm(limiter, "openai"));
+async fn of_fifty_tasks_nearly_nothing_is_refused_although_nobody_knows_the_limit() {
+    let service = Serving::start(&["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"], &[]);
+    let mock = Mock::start(&["--limit", "requests=20/s,burst=20", "--latency", "200ms"]);
+    let client = client(Pacing::llm(limiter(&service), "openai"));
     let url = format!("http://{}/v1/chat/completions", mock.http);
+    let tasks: Vec<_> = (0..50)
+        .map(|_| {
+            let (client, url) = (client.clone(), url.clone());
+            tokio::spawn(async move {
+                for _ in 0..4 {
+                    assert_eq!(client.post(&url).body(prompt(false)).send().await.unwrap().status(), 200);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let stats: Value = serde_json::from_str(&get(format!("http://{}/mock/stats", mock.http)).await).unwrap();
+    assert!(stats["rejected"].as_u64() <= Some(1), "{stats}");
+}
+
+/// The worker's own switch: the same program, as fast as without a service, whether there is one or not.
+#[tokio::test]
+async fn a_worker_that_watches_is_told_of_and_works_without_a_service() {
+    let service = Serving::start(&["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--mode", "shadow"], &[]);
+    let mock = Mock::start(&["--first", "1", "--status", "429", "--retry-after", "1"]);
+    let url = format!("http://{}/v1/chat/completions", mock.http);
+    let watching = |addr: &str| {
+        let limiter = Limiter::builder().addr(addr).mode(paceline_client::Mode::Shadow).build().unwrap();
+        client(Pacing::llm(limiter, "openai"))
+    };
+    let answer = watching(&service.grpc).post(&url).body(prompt(false)).send().await.unwrap();
+    assert!(answer.text().await.unwrap().contains("chat.completion"), "read to its end, where it says what it used");
+    assert_eq!(metric(&service, "paceline_shadow_asks_total provider=\"openai\"").await, "2", "each attempt is asked for");
+    assert_eq!(metric(&service, "paceline_units_total meter=\"tokens\" kind=\"retry\"").await, "14");
+    let client = watching("127.0.0.1:9");
     for _ in 0..5 {
         let began = Instant::now();
         assert_eq!(client.post(&url).body(prompt(false)).send().await.unwrap().status(), 200);
