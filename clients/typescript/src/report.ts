@@ -37,7 +37,9 @@ export function responded(answer: { status: number; headers?: Iterable<readonly 
 export function failed(error: unknown): Report {
   const codes = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
-    if (codes.includes((cause as NodeJS.ErrnoException).code ?? "")) return { outcome: "connection_failed", arrived: now() };
+    // fetch refuses some ports by itself.
+    const isNeverSent = codes.includes((cause as NodeJS.ErrnoException).code ?? "") || cause.message === "bad port";
+    if (isNeverSent) return { outcome: "connection_failed", arrived: now() };
   }
   return { outcome: "timeout", arrived: now() };
 }

@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 /** `PACELINE_BIN`, else the debug build of the repository. */
-const BINARY = process.env["PACELINE_BIN"] ?? fileURLToPath(new URL("../../../../target/debug/paceline", import.meta.url));
+export const BINARY = process.env["PACELINE_BIN"] ?? fileURLToPath(new URL("../../../../target/debug/paceline", import.meta.url));
 
 export class Process implements AsyncDisposable {
   private constructor(

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod client;
+mod http;
 mod kit;
 mod plain;
 
@@ -13,6 +14,14 @@ use serde_json::Value;
 async fn a_worker_with_our_client_passes() {
     let kit = Kit::start();
     client::work(&kit).await;
+    let judged = kit.judged();
+    assert_eq!(judged["pass"], true, "{judged:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_with_our_middleware_passes() {
+    let kit = Kit::start();
+    http::work(&kit).await;
     let judged = kit.judged();
     assert_eq!(judged["pass"], true, "{judged:#}");
 }
