@@ -10,13 +10,23 @@ const LOOK_EVERY_MS = 1000;
 /** How much longer than it may be held a call may take. */
 const SLACK_MS = 3000;
 
+/** Orders that are remembered: of so many scopes. */
+const MOST_ORDERS = 1000;
+
 /** Nobody answered for as long as a worker waits. */
 export class Unreachable extends Error {
   override readonly name = "PacelineUnreachable";
 }
 
+interface Replica {
+  name: string;
+  client: Client;
+  isDown: boolean;
+}
+
 export class Replicas {
-  private readonly replicas: { name: string; client: Client; isDown: boolean }[];
+  private readonly replicas: Replica[];
+  private readonly orders = new Map<string, Replica[]>();
   private looker: NodeJS.Timeout | undefined;
   private away = false;
 
@@ -70,12 +80,16 @@ export class Replicas {
   }
 
   /** Those that answer first, each in the order that every worker has for the scope. */
-  private order(target: Target) {
-    const key = (name: string) => weight(target, name);
-    return this.replicas
-      .map((replica) => ({ replica, key: key(replica.name) }))
-      .sort((a, b) => Number(a.replica.isDown) - Number(b.replica.isDown) || (a.key < b.key ? 1 : -1))
-      .map(({ replica }) => replica);
+  private order(target: Target): Replica[] {
+    const scope = `${target.provider}\0${target.account}`;
+    let order = this.orders.get(scope);
+    if (!order) {
+      const weighed = this.replicas.map((replica) => ({ replica, weight: weight(target, replica.name) }));
+      order = weighed.sort((a, b) => (a.weight < b.weight ? 1 : -1)).map(({ replica }) => replica);
+      if (this.orders.size >= MOST_ORDERS) this.orders.clear();
+      this.orders.set(scope, order);
+    }
+    return [...order].sort((a, b) => Number(a.isDown) - Number(b.isDown));
   }
 
   /** Looks for the replicas until one is there again. */
