@@ -100,7 +100,8 @@ class Session:
 
     def waiting(self) -> list[Exchange]:
         """All that is not answered, at one moment, while others put in and take out."""
-        return [*list(self.outbox.copy()), *list(self.unanswered.copy().values()), *list(self.held.copy().values())]
+        said = [*list(self.outbox.copy()), *list(self.unanswered.copy().values()), *list(self.held.copy().values())]
+        return [exchange for exchange in said if not exchange.done]
 
     def ping(self, now: float) -> None:
         """Asks for a sign of life."""
