@@ -354,6 +354,15 @@ func TestReplicasAreWeighedAsEveryOtherClientWeighsThem(t *testing.T) {
 	}
 }
 
+func TestAReportTellsNoSecret(t *testing.T) {
+	header := http.Header{"Set-Cookie": {"secret"}, "X-A": {"1", "2"}}
+	report := Report{Status: 401, Header: header, Body: []byte("Incorrect API key provided: sk-abcd***wxyz. A task-list is fine.")}
+	request := report.request("lease", 1, true)
+	if len(request.Headers) != 2 || string(request.Body) != "Incorrect API key provided: [hidden]. A task-list is fine." || !request.Final {
+		t.Fatalf("%v", request)
+	}
+}
+
 func TestARetryAfterIsReadInAllItsForms(t *testing.T) {
 	wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	date := func(seconds int) string {

@@ -87,7 +87,11 @@ function watched(slot: Slot, response: Response): Response {
     if (isTold) return;
     isTold = true;
     const isWhole = ending === "whole" || reader?.isOver === true || reader?.error !== undefined;
-    const details = { ...reader?.usage(isWhole), ...(reader?.error && { body: reader.error }) };
+    const used = reader?.usage(isWhole) ?? { usage: {}, usageEstimated: false };
+    // Of a stream that was cut off the input is taken to be what was asked for.
+    const asked = slot.cost["input_tokens"];
+    const usage = used.usageEstimated && asked !== undefined ? { input_tokens: asked, ...used.usage } : used.usage;
+    const details = { usage, usageEstimated: used.usageEstimated, ...(reader?.error && { body: reader.error }) };
     const whole = isEvents ? responded({ status: response.status }, details) : { ...start, ...details };
     const report = isWhole || (ending === "left" && !isEvents) ? whole : ending === "left" ? abandoned(details) : { ...failed(undefined), ...details };
     // In order, and nobody waits for it; its lease ends by itself.

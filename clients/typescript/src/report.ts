@@ -4,8 +4,9 @@ import { type ReportRequest, fromMs } from "./wire.js";
 
 /** The longest part of a body that the service reads. */
 const LONGEST_BODY = 8 * 1024;
-/** Never told. */
-const SECRETS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie"]);
+/** Headers that are never told, and what looks like a key: some providers quote the one they refuse. */
+const SECRET_NAME = /authori[sz]|authenticate|cookie|secret|password|credential|api-?key|session/i;
+const KEY = /\b(?:sk|pk|rk|gsk|xai|hf|r8|nvapi|pplx)[-_][\w*-]{6,}|\b(?:AIza|ya29\.|AKIA|eyJ)[\w.-]{8,}|\b[Bb]earer\s+[\w.*-]{6,}/g;
 
 export interface Report {
   /** `timeout`: no answer in time, it may have run. `connection_failed`: never sent. `abandoned`: the caller left after sending. */
@@ -51,15 +52,17 @@ export function abandoned(details: Details = {}): Report {
 
 /** As it is to be sent now: a response ages. */
 export function toRequest(report: Report, leaseId: string, seq: number, made: number, wantsRetry: boolean): ReportRequest {
-  const open = [...(report.headers ?? [])].filter(([name]) => !SECRETS.has(name.toLowerCase()));
-  const body = typeof report.body === "string" ? new TextEncoder().encode(report.body) : report.body;
+  const open = [...(report.headers ?? [])].filter(([name]) => !SECRET_NAME.test(name));
+  const text = typeof report.body === "string" ? report.body : new TextDecoder().decode(report.body?.subarray(0, 2 * LONGEST_BODY));
+  // Cleaned before it is cut: half a key is a key that no pattern knows.
+  const body = new TextEncoder().encode(text.slice(0, 2 * LONGEST_BODY).replace(KEY, "[hidden]"));
   return {
     leaseId,
     seq,
     outcome: `OUTCOME_${report.outcome.toUpperCase()}`,
     status: report.status ?? 0,
     headers: open.map(([name, value]) => ({ name, value })),
-    ...(body && { body: body.subarray(0, LONGEST_BODY) }),
+    body: body.subarray(0, LONGEST_BODY),
     usage: { ...report.usage },
     usageEstimated: report.usageEstimated ?? false,
     final: !report.moreFollows,

@@ -65,6 +65,11 @@ export class Slot {
     return this.grant?.target ?? this.begun.request.target;
   }
 
+  /** What was asked for: meter -> units. */
+  get cost(): Readonly<Record<string, number>> {
+    return this.begun.request.cost;
+  }
+
   /** The name of the logical call. */
   get requestId(): string {
     return this.begun.request.requestId;

@@ -48,6 +48,9 @@ test("a report ages, and tells no secret", async () => {
   await sleepUntil(now() + 20);
   const request = toRequest(report, "lease", 1, now(), true);
   assert.deepEqual(request.headers, [{ name: "x-a", value: "1" }, { name: "x-a", value: "2" }]);
+  const refused = responded({ status: 401 }, { body: "Incorrect API key provided: sk-abcd***wxyz. A task-list is fine." });
+  const told = new TextDecoder().decode(toRequest(refused, "lease", 1, now(), false).body);
+  assert.equal(told, "Incorrect API key provided: [hidden]. A task-list is fine.");
   assert.ok(toMs(request.age) >= 20 && request.retry?.wanted && request.final);
 });
 
