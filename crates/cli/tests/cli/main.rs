@@ -18,3 +18,5 @@ mod recording;
 mod serve;
 mod simulate;
 mod store;
+#[cfg(unix)]
+mod trial;

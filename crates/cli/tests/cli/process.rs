@@ -80,7 +80,13 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts it on free ports and waits for its first line.
     pub(crate) fn start(args: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_in(".", args, variables)
+    }
+
+    /// The same in a folder.
+    pub(crate) fn start_in(folder: &str, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = paceline(&["serve"]);
+        command.current_dir(folder);
         command.args(args).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary runs");
         let mut line = String::new();
