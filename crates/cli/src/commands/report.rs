@@ -93,7 +93,7 @@ pub(crate) enum ReportError {
     #[error(transparent)]
     Service(StatusError),
     /// It is printed, and not to be believed.
-    #[error("not believable yet ({0} reasons, told above)")]
+    #[error("not believable yet: {} told above", if *.0 == 1 { "the reason is".to_owned() } else { format!("{} reasons are", .0) })]
     NotBelievable(usize),
     /// The output broke off.
     #[error("cannot write: {0}")]

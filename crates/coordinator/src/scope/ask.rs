@@ -14,6 +14,7 @@ use paceline_core::units::{FleetTime, Span};
 
 use super::alone::store_is_away;
 use super::bounds::{deny, refusal};
+use super::shadow::is_needless_retry;
 use super::used::kind_of;
 use super::{AskInput, Call, Effects, Event, Input, ReplyId, Scope, reply_to};
 use crate::api::{Answer, CallError, DEFAULT_TENANT, Denied, FIRST_HOLD, ReportAnswer};
@@ -113,6 +114,9 @@ impl Scope {
         let refusal = refusal(&self.target.provider, input, standing.class, &policy, &past)
             .or_else(|| self.tried_in_layers(input, policy.attempts));
         let (refusal, would_deny) = if mode == Mode::Shadow { (None, refusal) } else { (refusal, None) };
+        // Attempts that would not have been needed use none up.
+        let is_needed = |denied: &Denied| denied.denial.reason != Reason::AttemptsExhausted || !is_needless_retry(input);
+        let would_deny = would_deny.filter(is_needed);
         if let Some(mut denied) = refusal {
             if !is_read {
                 return fx.unread.push(Input::Ask(reply, input.clone()));
@@ -164,7 +168,7 @@ impl Scope {
         Ask {
             id: self.next_ask,
             stamp: past.stamp.unwrap_or_else(|| self.next_serial(now)),
-            sent: Sent { is_retry: request.attempt > 1, is_fallback: input.is_fallback },
+            sent: Sent { is_retry: request.attempt > 1 && !is_needless_retry(input), is_fallback: input.is_fallback },
             class: standing.class,
             tenant: Arc::from(tenant_name(input)),
             weight: standing.weight,

@@ -11,7 +11,7 @@ use paceline_core::shadow::{self, Would};
 use paceline_core::signal::{AnswerKind, Source};
 use paceline_core::units::{FleetTime, Milli, Span};
 
-use super::{Call, Effects, Event, ReportInput, Scope};
+use super::{AskInput, Call, Effects, Event, ReportInput, Scope};
 use crate::api::Watched;
 use crate::wire::{self, LeaseWire};
 
@@ -20,9 +20,9 @@ use crate::wire::{self, LeaseWire};
 pub struct Tally {
     /// Asks that were let through.
     pub asks: u64,
-    /// Of these: would have waited.
+    /// Of these: would have waited. Further attempts that would not have been needed are not counted again.
     pub would_wait: u64,
-    /// Of these: would have been denied.
+    /// Of these: would have been denied; likewise.
     pub would_deny: u64,
     /// Of these: the provider refused them, and they would not have been sent then.
     pub prevented: u64,
@@ -38,12 +38,14 @@ impl Scope {
         let mut slot = shadow::charge(&mut self.value, &waiting.ask, now);
         slot.delays = parts;
         self.watched.asks += 1;
-        self.watched.would_wait += u64::from(would.wait > Span::ZERO);
-        self.watched.would_deny += u64::from(would.denial.is_some());
+        // It was counted with the attempt that would have waited instead of being refused.
+        let is_new = !is_needless_retry(&call.input);
+        self.watched.would_wait += u64::from(is_new && would.wait > Span::ZERO);
+        self.watched.would_deny += u64::from(is_new && would.denial.is_some());
         let event = Event::Watched {
             model: Arc::from(call.input.request.target.model.as_str()),
-            wait: would.wait,
-            denied: would.denial.as_ref().map(|denial| denial.reason.name()),
+            wait: if is_new { would.wait } else { Span::ZERO },
+            denied: would.denial.as_ref().filter(|_| is_new).map(|denial| denial.reason.name()),
         };
         let delays =
             if would.wait > Span::ZERO { vec![DelayPart { cause: would.cause, length: would.wait }] } else { Vec::new() };
@@ -57,9 +59,8 @@ impl Scope {
         if let Some(denial) = &call.would_deny {
             return Would { wait: Span::ZERO, cause: Cause::plain(Source::None), denial: Some(denial.clone()) };
         }
-        let is_needless_retry = call.input.previous.as_ref().is_some_and(|previous| previous.held_back);
         // The attempt before would not have been refused, so nothing keeps this one back.
-        let not_before = ask.not_before.filter(|_| !is_needless_retry);
+        let not_before = ask.not_before.filter(|_| !is_needless_retry(&call.input));
         let judged = Ask { not_before, ..ask.clone() };
         self.line.join(&mut self.value, &judged, ahead, now)
     }
@@ -87,6 +88,12 @@ impl Scope {
             self.line.give_back(&self.value, &charge.bucket, lease.class, unused, now);
         }
     }
+}
+
+/// Whether this is a further attempt of a call that enforce would have sent later instead of letting it be refused: in that world it is
+/// the first one. (After a time-out of a call that would have waited there would be a retry too; those are few.)
+pub(super) fn is_needless_retry(input: &AskInput) -> bool {
+    input.previous.as_ref().is_some_and(|previous| previous.held_back)
 }
 
 /// Whether the provider refused a call that enforce would not have sent then.

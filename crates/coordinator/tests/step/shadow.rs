@@ -213,3 +213,35 @@ fn without_a_store_nobody_fails() {
     assert_eq!((grant.grant().mode, grant.grant().wait), (Mode::Shadow, Span::ZERO));
     assert_eq!(crate::support::reported(answer).signal.retry_after, Some(secs(9)));
 }
+
+/// Enforced, a call would have waited once and been sent once. That it is refused and sent again many times while it is only watched is no
+/// further wait, spends no retry budget and uses up no attempts.
+#[test]
+fn attempts_that_need_not_have_been_are_no_retries() {
+    let mut world = World::new(watched("limits: {requests: 60/min}, max_wait: 10min, attempts: 3"), 1);
+    for n in 0..60 {
+        would(&mut world, ask(&format!("first-{n}")));
+    }
+    let mut leases: Vec<String> = (0..30).map(|n| lease_of(&mut world, ask(&format!("call-{n}")))).collect();
+    for attempt in 2..=7 {
+        for lease in &leases {
+            world.report(answered(lease, 429, &[("retry-after", "1")]));
+        }
+        world.pass(Span::from_millis(50));
+        let again = |n: usize, lease: &String| AcquireRequest {
+            attempt,
+            previous_lease_id: Some(lease.clone()),
+            ..ask(&format!("call-{n}"))
+        };
+        let asks: Vec<AcquireRequest> = leases.iter().enumerate().map(|(n, lease)| again(n, lease)).collect();
+        leases = asks.into_iter().map(|ask| lease_of(&mut world, ask)).collect();
+    }
+    let watched: Vec<(Span, Option<&str>)> = world
+        .events
+        .iter()
+        .filter_map(|event| if let Event::Watched { wait, denied, .. } = event { Some((*wait, *denied)) } else { None })
+        .collect();
+    assert_eq!(watched.len(), 60 + 30 * 7);
+    assert!(watched.iter().all(|(_, denied)| denied.is_none()), "{watched:?}");
+    assert_eq!(watched.iter().filter(|(wait, _)| *wait > Span::ZERO).count(), 30, "each call once");
+}

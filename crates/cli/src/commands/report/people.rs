@@ -67,6 +67,8 @@ fn figures(report: &Report, name: &str, summary: &Summary) -> String {
     let mut rows = vec![row(["", "WATCHED", "IF ENFORCED", "REALLY ENFORCED"])];
     let refusals = Refusals::of(watched);
     let really = Refusals::of(enforced);
+    // Each prevented refusal made a further attempt, which would not have been.
+    let would_ask = watched.judged.saturating_sub(refusals.prevented);
     rows.push(vec!["calls".to_owned(), count(watched.asks), count(summary.would_send()), count(enforced.asks)]);
     rows.push(vec![
         "refused by the provider".to_owned(),
@@ -77,7 +79,7 @@ fn figures(report: &Report, name: &str, summary: &Summary) -> String {
     rows.push(vec![
         "waited".to_owned(),
         "-".to_owned(),
-        part(watched.waits.count, watched.judged),
+        part(watched.waits.count, would_ask),
         part(enforced.waits.count, enforced.judged),
     ]);
     for (what, thousandths) in [("  half of those", 500), ("  99 of 100 of those", 990)] {
@@ -90,7 +92,7 @@ fn figures(report: &Report, name: &str, summary: &Summary) -> String {
     rows.push(vec![
         "denied".to_owned(),
         "-".to_owned(),
-        part(watched.all_denied(), watched.judged),
+        part(watched.all_denied(), would_ask),
         part(enforced.all_denied(), enforced.judged),
     ]);
     rows.push(vec![

@@ -14,8 +14,8 @@ use paceline_client::{Ask, Limiter, Mode, Report, Slot};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-/// Three times what the provider takes.
-const WORKERS: u64 = 30;
+/// Twice what the provider takes.
+const WORKERS: u64 = 20;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// An attempt: in which mode, and whether it was refused.
