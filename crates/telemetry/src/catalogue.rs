@@ -379,7 +379,7 @@ pub const SHADOW_WOULD_WAIT: Metric = Metric {
     kind: Kind::Counter,
     unit: "{ask}",
     labels: &["provider", "account", "model"],
-    help: "Asks in shadow mode that enforce would have made wait.",
+    help: "Asks in shadow mode that enforce would have made wait; further attempts that it would have made needless are not counted again.",
     question: "Is it safe to enforce: how many calls would wait?",
     series: SeriesBound::PerScope(1),
 };
@@ -401,7 +401,7 @@ pub const SHADOW_WOULD_DENY: Metric = Metric {
     kind: Kind::Counter,
     unit: "{ask}",
     labels: &["provider", "account", "model", "reason"],
-    help: "Asks in shadow mode that enforce would have denied, by reason.",
+    help: "Asks in shadow mode that enforce would have denied, by reason; needless attempts likewise.",
     question: "Is it safe to enforce: how many calls would be denied, and why?",
     series: SeriesBound::PerScope(MAX_REASONS_PER_SCOPE + 1),
 };
