@@ -235,7 +235,7 @@ openai/prod, in the 4 h 20 min since 2026-03-02T04:00:00Z (5 hours with calls)
                            WATCHED      IF ENFORCED  REALLY ENFORCED
   calls                    5,000        4,867        100
   refused by the provider  150 (3.0 %)  27 (0.6 %)   0
-  waited                   -            200 (4.0 %)  1 (1.0 %)
+  waited                   -            200 (4.1 %)  1 (1.0 %)
     half of those          -            up to 2 s    up to 4 s
     99 of 100 of those     -            up to 2 s    up to 4 s
   denied                   -            10 (0.2 %)   0
