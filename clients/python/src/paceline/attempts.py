@@ -7,14 +7,12 @@ from contextvars import Token
 
 from paceline import inherited
 from paceline.inherited import Context
-from paceline.outcomes import Abandoned, Outcome, Response
+from paceline.outcomes import Abandoned, Outcome
 from paceline.reading import is_success, outcome_of
+from paceline.reports import SUCCESS
 from paceline.slots import SlotView
 
 log = logging.getLogger("paceline")
-
-_SUCCESS = Response(200)
-"""Of a block that says nothing and raises nothing."""
 
 
 class AttemptView:
@@ -51,7 +49,7 @@ class AttemptView:
         said = slot.said
         if said is not None:
             return said
-        return _SUCCESS if error is None else outcome_of(error)
+        return SUCCESS if error is None else outcome_of(error)
 
     @staticmethod
     def _is_over(outcome: Outcome, error: BaseException | None) -> bool:

@@ -34,6 +34,10 @@ class Kind(Enum):
     """Nothing is said: waits until somebody answers again, or a time has come."""
 
 
+# Looking a member up in its class is slow before Python 3.12, and this is done for each thing that is said.
+ASK, TELL, RELEASE, RENEW, TURN = Kind.ASK, Kind.TELL, Kind.RELEASE, Kind.RENEW, Kind.TURN
+
+
 class Lease:
     """A reservation as its slot and the engine share it."""
 

@@ -28,6 +28,9 @@ _RESPONSE = int(rate_limiter_pb2.OUTCOME_RESPONSE)
 _TIMEOUT = int(rate_limiter_pb2.OUTCOME_TIMEOUT)
 _CONNECTION_FAILED = int(rate_limiter_pb2.OUTCOME_CONNECTION_FAILED)
 _ABANDONED = int(rate_limiter_pb2.OUTCOME_ABANDONED)
+SUCCESS = Response(200)
+"""Of what says nothing and raises nothing."""
+_ENCODED_SUCCESS = wire.outcome(_RESPONSE, 200)
 LONGEST_BODY = 8 * 1024
 """The longest part of a body that the service reads."""
 SECRETS = frozenset(["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key", "x-goog-api-key"])
@@ -45,7 +48,9 @@ class Report:
         """Whether nothing more will come."""
         self.encoded: bytes
         """The request without what is known when it is written: lease, number, age."""
-        if isinstance(outcome, Response):
+        if outcome is SUCCESS:
+            self.encoded = _ENCODED_SUCCESS
+        elif isinstance(outcome, Response):
             self.encoded = _response(outcome)
             self.is_final = outcome.final
             if outcome.arrived is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from paceline import alone, reports
 from paceline.ask import Target
 from paceline.asked import Asked
-from paceline.exchange import Exchange, Kind, Lease, Sleep
+from paceline.exchange import ASK, TELL, TURN, Exchange, Lease, Sleep
 from paceline.outcomes import Reported
 from paceline.reports import Report
 from paceline.timing import USE_WITHIN, Moment, Window, seconds
@@ -126,7 +126,7 @@ def acquire(call: CallState) -> Generator[Step, None, Given]:
         return given
     while True:
         asked = call.asked
-        exchange, call.coming = call.coming or Exchange(Kind.ASK, asked=asked), None
+        exchange, call.coming = call.coming or Exchange(ASK, asked=asked), None
         call.waiting = exchange
         yield exchange
         call.waiting = None
@@ -187,7 +187,7 @@ def _without_service(call: CallState, started: float) -> Generator[Step, None, s
     since = now if away_since is None else away_since
     turn = world.solo.book(asked, since, started, now, world.chance(), world.addrs)
     if turn.at > now:
-        back = Exchange(Kind.TURN)
+        back = Exchange(TURN)
         back.until = turn.at
         yield back
         if not back.nobody:
@@ -222,7 +222,7 @@ def report(call: CallState, given: Given, said: Report, retry: bool) -> Generato
     wants = retry and said.is_final
     # Where nobody makes calls wait the next slot is there at once, so the wait comes before it is asked for.
     after = given.asked.next_attempt(lease.id) if wants else None
-    exchange = Exchange(Kind.TELL, lease=lease, report=said)
+    exchange = Exchange(TELL, lease=lease, report=said)
     exchange.next_asked = None if is_watched else after
     exchange.is_kept = said.is_final
     yield exchange

@@ -126,9 +126,18 @@ def test_celery_prefork(service: Service, started: Callable[..., subprocess.Pope
 
 @pytest.mark.parametrize(
     ("how", "code"),
-    [("held", 0), ("sent", 0), ("waiting", 0), ("raised", 3), ("interrupted", -signal.SIGINT), ("loop", -signal.SIGINT)],
+    [
+        ("held", 0),
+        ("sent", 0),
+        ("waiting", 0),
+        ("raised", 3),
+        ("interrupted", -signal.SIGINT),
+        ("interrupted-waiting", -signal.SIGINT),
+        ("loop", -signal.SIGINT),
+    ],
 )
-def test_a_process_that_ends_leaves_nothing_held(service: Service, how: str, code: int) -> None:
+def test_a_process_that_ends_leaves_nothing_held(serve: Callable[..., Service], how: str, code: int) -> None:
+    service = serve(MINE.replace("concurrency: 100", "concurrency: 1"))
     began = time.monotonic()
     done = run("at_exit.py", service.addr, how)
     assert done.returncode in (code, 130 if code < 0 else code), done.stderr

@@ -15,7 +15,7 @@ from services import Service, eventually
 
 import paceline
 from paceline import Ask, Response
-from paceline.engine import engine_for
+from paceline.engine import discovery, engine_for
 from paceline.engine.rendezvous import replica_for
 
 ONE_AT_A_TIME = """
@@ -208,3 +208,59 @@ def test_a_service_that_leaves_hands_its_calls_on(serve: Callable[..., Service])
     assert [one.path for one in got] == ["served"], "the other one gives it, which knows nothing of the first"
     first.settle(Response(200))
     got[0].settle(Response(200))
+
+
+def test_who_waits_in_line_at_one_that_hangs_goes_on_elsewhere(serve: Callable[..., Service]) -> None:
+    services = {service.addr: service for service in (serve(ONE_AT_A_TIME), serve(ONE_AT_A_TIME))}
+    limiter = paceline.Limiter(list(services))
+    own = replica_for("mine", "", services)
+    assert own is not None
+    first = limiter.begin(ask()).acquire()
+    got: list[Any] = []
+    waiting = threading.Thread(target=lambda: got.append(limiter.begin(ask()).acquire()))
+    waiting.start()
+    eventually(lambda: services[own].scope("mine")["waiting"] == 1)
+    services[own].freeze()
+    try:
+        # Nothing is said while it waits: only a ping finds out.
+        waiting.join(timeout=15)
+        assert [one.path for one in got] == ["served"]
+    finally:
+        services[own].thaw()
+    first.settle(Response(200))
+    got[0].settle(Response(200))
+
+
+def test_a_name_is_looked_up_again_when_its_replica_goes(serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch) -> None:
+    services = [serve(FAST), serve(FAST)]
+    here = {"addr": services[0].addr}
+    monkeypatch.setattr(discovery, "look_up", lambda authority: [(here["addr"], False)])
+    limiter = paceline.Limiter("paceline.test:7070")
+    with limiter.slot(ask()) as slot:
+        assert slot.path == "served"
+    here["addr"] = services[1].addr
+    services[0].stop()
+
+    def is_served() -> bool:
+        with limiter.slot(ask()) as slot:
+            return slot.path == "served"
+
+    eventually(is_served, within=15.0)
+    assert [replica.name for replica in engine_for(limiter.addrs).keeper.replicas.known] == [services[1].addr]
+
+
+def test_what_a_name_means() -> None:
+    six, four = ("[fd00::1]:7070", True), ("10.0.0.1:7070", False)
+    assert discovery.by_family([six, four]) == [("[fd00::1]:7070", True), ("10.0.0.1:7070", False)], "a spare"
+    assert discovery.by_family([six]) == [("[fd00::1]:7070", False)]
+    assert discovery.split(["10.0.0.1:7070", "[::1]:7070", "paceline:7070"]) == (
+        ["10.0.0.1:7070", "[::1]:7070"],
+        ["paceline:7070"],
+    )
+    assert ("127.0.0.1:7070", False) in discovery.look_up("localhost:7070")
+    told: list[discovery.Found] = []
+    finder = discovery.Finder(["paceline.invalid:7070"], ["10.0.0.1:7070"])
+    finder._last["paceline.invalid:7070"] = [("10.0.0.9:7070", False)]
+    finder._find(told.append)
+    assert told[0].replicas == [("10.0.0.1:7070", False), ("10.0.0.9:7070", False)], "a resolver that fails makes nobody vanish"
+    assert "paceline.invalid:7070 cannot be looked up" in told[0].problem

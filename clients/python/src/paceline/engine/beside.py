@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paceline.exchange import Exchange, Kind
+from paceline.exchange import ASK, Exchange
 from paceline.reports import Report
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Beside:
     def __init__(self, engine: Engine, asked: Asked) -> None:
         self._engine = engine
         self._said: list[Report] = []
-        self._exchange = Exchange(Kind.ASK, asked=asked)
+        self._exchange = Exchange(ASK, asked=asked)
         self._exchange.then = self._answered
         engine.begin(self._exchange)
 

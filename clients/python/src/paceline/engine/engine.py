@@ -15,7 +15,7 @@ from paceline.engine.blind import Blind
 from paceline.engine.keeper import Keeper
 from paceline.engine.session import Session, Wakes, finish, wake
 from paceline.engine.solo import Solo
-from paceline.exchange import Exchange, Kind, Lease
+from paceline.exchange import ASK, RELEASE, TELL, TURN, Exchange, Lease
 from paceline.outcomes import Abandoned
 from paceline.reports import Report
 from paceline.timing import Moment
@@ -57,9 +57,9 @@ class Engine:
             self._start()
         if exchange.began == 0.0:
             exchange.began = time.monotonic()
-        if exchange.kind is Kind.TELL and not self._is_its_turn(exchange):
+        if exchange.kind is TELL and not self._is_its_turn(exchange):
             return
-        if exchange.kind is Kind.TURN:
+        if exchange.kind is TURN:
             self.tell_keeper(self.keeper.wait_for_turn, exchange)
             return
         self.send(exchange)
@@ -99,13 +99,13 @@ class Engine:
         if lease.is_settled:
             return
         lease.is_settled = True
-        exchange = Exchange(Kind.RELEASE, lease=lease)
+        exchange = Exchange(RELEASE, lease=lease)
         exchange.is_kept = True
         self.begin(exchange)
 
     def give_back_place(self, asked: Asked, ticket: bytes) -> None:
         """The place in line is not wanted any more."""
-        exchange = Exchange(Kind.RELEASE, asked)
+        exchange = Exchange(RELEASE, asked)
         exchange.ticket = ticket
         exchange.is_kept = True
         self.begin(exchange)
@@ -116,7 +116,7 @@ class Engine:
             return
         lease.is_sent = True
         lease.is_settled = report.is_final
-        exchange = Exchange(Kind.TELL, lease=lease, report=report)
+        exchange = Exchange(TELL, lease=lease, report=report)
         exchange.is_kept = report.is_final
         self.begin(exchange)
 
@@ -174,7 +174,7 @@ class Engine:
             self._undo(exchange)
         if exchange.problem is not None and exchange.lock is None and exchange.loop is None:
             log.warning("the Paceline service did not take what it was told: %s", exchange.problem)
-        if exchange.kind is Kind.TELL and exchange.lease is not None:
+        if exchange.kind is TELL and exchange.lease is not None:
             self._next_turn(exchange.lease)
 
     def finish(self, exchange: Exchange) -> None:
@@ -186,7 +186,7 @@ class Engine:
 
     def _undo(self, exchange: Exchange) -> None:
         """What an exchange brought that nobody wants."""
-        if exchange.kind is not Kind.ASK or exchange.response is None:
+        if exchange.kind is not ASK or exchange.response is None:
             if exchange.following is not None:
                 self.cancel(exchange.following)
             return

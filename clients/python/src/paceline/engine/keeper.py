@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from paceline.engine import discovery, rendezvous
 from paceline.engine.replicas import Replica, Replicas
 from paceline.engine.session import Session, Wakes, finish, wake
-from paceline.exchange import Exchange, Kind
+from paceline.exchange import ASK, RENEW, Exchange
 from paceline.steps import LONG_WAIT, tell_of_wait
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Keeper:
         now = time.monotonic()
         if exchange.done or self._is_dropped(exchange):
             return
-        if exchange.kind is Kind.RENEW and exchange.lease is not None and exchange.lease.is_settled:
+        if exchange.kind is RENEW and exchange.lease is not None and exchange.lease.is_settled:
             exchange.done = True
             return
         if exchange.began == 0.0:
@@ -346,7 +346,7 @@ class Keeper:
         carried = [*_drained(session.unanswered), *_drained(session.held)]
         for lease in list(session.leases.values()):
             if not lease.is_settled:
-                renewal = Exchange(Kind.RENEW, lease=lease)
+                renewal = Exchange(RENEW, lease=lease)
                 renewal.is_kept = True
                 carried.append(renewal)
         session.leases.clear()
@@ -362,12 +362,12 @@ class Keeper:
     def _is_dropped(self, exchange: Exchange) -> bool:
         if not exchange.abandoned or exchange.is_asked_to_undo:
             return False
-        if exchange.asked is not None and exchange.kind is Kind.ASK:
+        if exchange.asked is not None and exchange.kind is ASK:
             if exchange.asked.ticket:
                 self.engine.give_back_place(exchange.asked, exchange.asked.ticket)
             elif exchange.cid and not exchange.is_kept:
                 # It was said, and its answer went down with the stream: whatever it got is found out, and goes back.
-                twin = Exchange(Kind.ASK, exchange.asked)
+                twin = Exchange(ASK, exchange.asked)
                 twin.abandoned = twin.is_kept = True
                 self.place(twin)
         exchange.done = True

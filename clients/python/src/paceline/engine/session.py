@@ -27,7 +27,7 @@ from paceline.engine import wire
 from paceline.engine.frames import Broken
 from paceline.engine.transport import Stream
 from paceline.errors import PacelineError
-from paceline.exchange import Exchange, Kind, Lease
+from paceline.exchange import ASK, RELEASE, Exchange, Lease
 from paceline.timing import Moment
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class Session:
             self.leases[lease.id] = lease
         if exchange.next_asked is None or not response.HasField("next"):
             return
-        following = Exchange(Kind.ASK, asked=exchange.next_asked)
+        following = Exchange(ASK, asked=exchange.next_asked)
         following.session, following.cid = self, cid
         following.began = following.said_at = time.monotonic()
         following.queued = response.next
@@ -324,9 +324,9 @@ def lease_of(exchange: Exchange, answer: AcquireResponse, replica: str) -> Lease
 
 def _said(exchange: Exchange, cid: int, now: float) -> bytes:
     """An exchange as it is written at `now`."""
-    if exchange.kind is Kind.ASK and exchange.asked is not None:
+    if exchange.kind is ASK and exchange.asked is not None:
         return wire.acquire(cid, exchange.asked.encoded(now))
-    if exchange.kind is Kind.RELEASE:
+    if exchange.kind is RELEASE:
         return wire.release(cid, _release(exchange).SerializeToString())
     return wire.report(cid, _report(exchange, now))
 

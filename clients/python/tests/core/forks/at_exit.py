@@ -27,6 +27,10 @@ elif how == "interrupted":
     held.settle(paceline.Response(200))
     with limiter.slot(ask):
         time.sleep(30)
+elif how == "interrupted-waiting":
+    threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    limiter.begin(ask).acquire()
+    raise SystemExit("the line was to be interrupted")
 elif how == "loop":
     held.settle(paceline.Response(200))
 

@@ -18,5 +18,8 @@ if __name__ == "__main__":
     assert work(addr) == "served"
     with multiprocessing.get_context(method).Pool(3) as pool:
         assert pool.map(work, [addr] * 12) == ["served"] * 12
+        # Leaving the block alone kills the workers, whatever they have to say.
+        pool.close()
+        pool.join()
     assert work(addr) == "served"
     print("parent served")
