@@ -8,11 +8,11 @@ mod stage;
 mod table;
 mod trace;
 mod web;
+mod worker;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::process::Stdio;
 use std::time::Duration;
 
 use clap::Args;
@@ -20,16 +20,17 @@ use paceline_core::units::Span;
 use paceline_proto::v1::rate_limiter_server::RateLimiterServer;
 use paceline_provider_sim::parse_span;
 use tokio::net::TcpListener;
-use tokio::process::{Child, Command};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 
 use self::grpc::Service;
-use self::script::{Situation, situations};
+use self::script::{Act, Situation, situations};
 use self::stage::Stage;
 use self::table::Outcome;
+use self::worker::Worker;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,6 +54,8 @@ situation was seen and nothing was wrong.";
 const ANY: &str = "127.0.0.1:0";
 /// How often it is looked whether the worker still does something.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long the connections of a killed process may take to be seen closed.
+const FUNERAL: Duration = Duration::from_millis(200);
 /// When a worker has said nothing for so long after its last job, it has said all: the report of a stream, a release.
 const SILENCE: Duration = Duration::from_millis(700);
 /// It is not listened to for longer than this.
@@ -111,6 +114,9 @@ pub(crate) enum ConformanceError {
         /// What the system said.
         source: io::Error,
     },
+    /// Nothing can be done to a process that somebody else has started.
+    #[error("--only {0}: this one is about the worker's process, so the kit has to start it: add --worker CMD")]
+    NeedsProcess(&'static str),
     /// Something is wrong, or was not seen.
     #[error("the worker does not pass: {0}")]
     NotGood(String),
@@ -124,8 +130,7 @@ pub(crate) enum ConformanceError {
 /// # Errors
 /// No address, no worker, or a worker that does not pass.
 pub(crate) async fn run(args: ConformanceArgs, out: &mut dyn Write) -> Result<(), ConformanceError> {
-    let is_wanted = |situation: &Situation| args.only.is_empty() || args.only.iter().any(|name| name == situation.id);
-    let stage = Stage::new(situations().into_iter().filter(is_wanted).collect());
+    let (stage, acts) = Stage::new(wanted(&args)?);
     let (http, grpc) = serve(&args, &stage).await?;
     let addresses = format!("listening grpc={grpc} http={http}\n");
     if args.json {
@@ -134,8 +139,8 @@ pub(crate) async fn run(args: ConformanceArgs, out: &mut dyn Write) -> Result<()
         out.write_all(addresses.as_bytes())?;
         out.flush()?;
     }
-    let mut worker = start(&args.worker, http, grpc)?;
-    let ended = play(&stage, worker.as_mut(), args.patience.to_duration()).await;
+    let mut worker = Worker::start(&args.worker, http, grpc)?;
+    let ended = play(&stage, worker.as_mut(), acts, args.patience.to_duration()).await?;
     let silence = async {
         while stage.idle() < SILENCE {
             sleep(LOOK).await;
@@ -144,8 +149,7 @@ pub(crate) async fn run(args: ConformanceArgs, out: &mut dyn Write) -> Result<()
     // Whether it fell silent or not, the judge goes by what was seen.
     let _ = timeout(LAST_WORDS, silence).await;
     if let Some(worker) = &mut worker {
-        // Gone already when all went well.
-        let _ = worker.kill().await;
+        worker.kill().await;
     }
     let events = stage.events();
     let (judgements, stray) = judge::judge(stage.situations(), &events);
@@ -185,37 +189,69 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Confor
     Ok((listener, local))
 }
 
-/// Starts the worker, if there is one to start. What it prints goes to standard error.
-fn start(command: &[OsString], http: SocketAddr, grpc: SocketAddr) -> Result<Option<Child>, ConformanceError> {
-    let Some((program, arguments)) = command.split_first() else { return Ok(None) };
-    let child = Command::new(program)
-        .args(arguments)
-        .env("KIT_URL", format!("http://{http}"))
-        .env("PACELINE_ADDR", grpc.to_string())
-        .stdin(Stdio::null())
-        .stdout(Stdio::from(io::stderr()))
-        .kill_on_drop(true)
-        .spawn();
-    child.map(Some).map_err(|source| ConformanceError::Worker { command: program.clone(), source })
+/// The situations to play: those about processes only where the kit has started one.
+fn wanted(args: &ConformanceArgs) -> Result<Vec<Situation>, ConformanceError> {
+    let has_process = !args.worker.is_empty() && cfg!(unix);
+    let mut all = situations();
+    if args.only.is_empty() {
+        let first = all.iter().position(|situation| situation.act.is_some()).unwrap_or(all.len());
+        all.truncate(if has_process { all.len() } else { first });
+        return Ok(all);
+    }
+    all.retain(|situation| args.only.iter().any(|name| name == situation.id));
+    match all.iter().find(|situation| situation.act.is_some() && !has_process) {
+        Some(situation) => Err(ConformanceError::NeedsProcess(situation.id)),
+        None => Ok(all),
+    }
 }
 
-/// Waits for the end; says what it was where it was not the usual one.
-async fn play(stage: &Stage, worker: Option<&mut Child>, patience: Duration) -> String {
-    let idle = async {
-        while stage.idle() < patience {
-            sleep(LOOK).await;
+/// What comes next.
+enum Next {
+    AllDone,
+    Act(&'static str, Act),
+    Exited(String),
+    Idle,
+}
+
+/// Plays until the end; says what it was where it was not the usual one.
+async fn play(
+    stage: &Stage,
+    mut worker: Option<&mut Worker>,
+    mut acts: UnboundedReceiver<(&'static str, Act)>,
+    patience: Duration,
+) -> Result<String, ConformanceError> {
+    loop {
+        let idle = async {
+            while stage.idle() < patience {
+                sleep(LOOK).await;
+            }
+        };
+        let exited = async {
+            match &mut worker {
+                Some(worker) => worker.exited().await,
+                None => std::future::pending().await,
+            }
+        };
+        let next = tokio::select! {
+            biased;
+            () = stage.all_done() => Next::AllDone,
+            Some((job, act)) = acts.recv() => Next::Act(job, act),
+            status = exited => Next::Exited(status),
+            () = idle => Next::Idle,
+        };
+        match (next, &mut worker) {
+            (Next::AllDone, _) => return Ok(String::new()),
+            (Next::Exited(status), _) => return Ok(format!(". It ended before its jobs ({status})")),
+            (Next::Idle, _) => return Ok(format!(". Nothing happened for {} s", patience.as_secs())),
+            (Next::Act(_, Act::StandStill { after, length }), Some(worker)) => worker.stand_still(after, length),
+            (Next::Act(job, Act::Kill), Some(worker)) => {
+                worker.kill().await;
+                // What it was about to fetch is not handed to the dead.
+                sleep(FUNERAL).await;
+                stage.killed(job);
+                worker.restart()?;
+            }
+            (Next::Act(..), None) => {}
         }
-    };
-    let left = async {
-        match worker {
-            Some(worker) => worker.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string()),
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        biased;
-        () = stage.all_done() => String::new(),
-        status = left => format!(". It ended before its jobs ({status})"),
-        () = idle => format!(". Nothing happened for {} s", patience.as_secs()),
     }
 }

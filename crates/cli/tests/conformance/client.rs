@@ -5,14 +5,14 @@ use std::time::Duration;
 use hyper::HeaderMap;
 use paceline_client::{Ask, End, Error, Limiter, Report, Slot};
 
-use crate::kit::{Answer, Broken, Ended, Job, Kit, send};
+use crate::kit::{Answer, Broken, Desk, Ended, Job, send};
 
 /// Does all jobs of the kit.
-pub(crate) async fn work(kit: &Kit) {
-    let limiter = Limiter::builder().addr(&kit.grpc).build().unwrap();
-    while let Some(job) = kit.job().await {
+pub(crate) async fn work(desk: &Desk) {
+    let limiter = Limiter::builder().addr(&desk.grpc).build().unwrap();
+    while let Some(job) = desk.job().await {
         let ended = one(&limiter, &job).await;
-        kit.done(&job, ended).await;
+        desk.done(&job, ended).await;
     }
 }
 

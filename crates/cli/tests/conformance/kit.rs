@@ -16,6 +16,11 @@ use tokio::net::TcpStream;
 /// `paceline conformance --json`; killed at the end.
 pub(crate) struct Kit {
     child: Child,
+    pub(crate) desk: Desk,
+}
+
+/// Where a worker finds service and jobs.
+pub(crate) struct Desk {
     pub(crate) grpc: String,
     http: SocketAddr,
 }
@@ -46,15 +51,36 @@ impl Kit {
     }
 
     pub(crate) fn start_with(args: &[&str]) -> Self {
+        Self::start_in(args, &[])
+    }
+
+    /// With these variables, which a worker that it starts has too.
+    pub(crate) fn start_in(args: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
         command.args(["conformance", "--listen", "--json"]).args(args).env_clear().stdin(Stdio::null());
+        command.envs(variables.iter().copied()).env("PATH", "/usr/bin:/bin");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
         let mut line = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
         let addresses = line.trim_end().strip_prefix("listening grpc=").and_then(|rest| rest.split_once(" http="));
         let (grpc, http) = addresses.unwrap_or_else(|| panic!("{line:?} instead of the addresses"));
-        let (grpc, http) = (grpc.to_owned(), http.parse().unwrap());
-        Self { child, grpc, http }
+        let desk = Desk { grpc: grpc.to_owned(), http: http.parse().unwrap() };
+        Self { child, desk }
+    }
+
+    /// What it found, once it has ended: it gives up by itself.
+    pub(crate) fn judged(mut self) -> Value {
+        let mut out = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+    }
+}
+
+impl Desk {
+    /// As a worker that the kit has started finds it; `None` in any other process.
+    pub(crate) fn from_env() -> Option<Self> {
+        let http = std::env::var("KIT_URL").ok()?.strip_prefix("http://")?.parse().ok()?;
+        Some(Self { grpc: std::env::var("PACELINE_ADDR").ok()?, http })
     }
 
     /// The next job; `None`: all are handed out.
@@ -77,13 +103,6 @@ impl Kit {
         if let Ok(response) = request(self.http, Method::POST, &path, told.to_string()).await {
             assert_eq!(response.status(), 204);
         }
-    }
-
-    /// What it found, once it has ended: it gives up by itself.
-    pub(crate) fn judged(mut self) -> Value {
-        let mut out = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 }
 

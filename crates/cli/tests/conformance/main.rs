@@ -6,14 +6,14 @@ mod http;
 mod kit;
 mod plain;
 
-use kit::Kit;
+use kit::{Desk, Kit};
 use plain::Habits;
 use serde_json::Value;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_with_our_client_passes() {
     let kit = Kit::start();
-    client::work(&kit).await;
+    client::work(&kit.desk).await;
     let judged = kit.judged();
     assert_eq!(judged["pass"], true, "{judged:#}");
 }
@@ -29,7 +29,7 @@ async fn a_program_with_our_middleware_passes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_loop_of_the_manual_passes() {
     let kit = Kit::start();
-    plain::work(&kit, Habits::default()).await;
+    plain::work(&kit.desk, Habits::default()).await;
     let judged = kit.judged();
     assert_eq!(judged["pass"], true, "{judged:#}");
 }
@@ -46,7 +46,7 @@ fn rules(judged: &Value, situation: &str) -> Vec<String> {
 async fn caught(habits: Habits, expected: &[(&str, &str)]) {
     let names: Vec<&str> = expected.iter().map(|(situation, _)| *situation).collect();
     let kit = Kit::start_with(&["--only", &names.join(",")]);
-    plain::work(&kit, habits.clone()).await;
+    plain::work(&kit.desk, habits.clone()).await;
     let judged = kit.judged();
     assert_eq!(judged["pass"], false, "{habits:?}");
     for (situation, rule) in expected {
@@ -98,6 +98,46 @@ async fn who_gives_up_or_makes_new_calls_is_caught() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_sends_what_was_denied_is_caught() {
     caught(Habits { ignores_denials: true, ..Habits::default() }, &[("denied", "rule 9")]).await;
+}
+
+/// What is found about a worker in a process of its own: this test program again, in [`worker_process`].
+#[cfg(unix)]
+fn in_a_process(habit: &str, only: &str) -> Value {
+    let this = std::env::current_exe().unwrap();
+    let worker = [this.to_str().unwrap(), "--ignored", "--exact", "worker_process", "--nocapture"];
+    let args = [&["--only", only, "--worker"][..], &worker].concat();
+    tokio::task::block_in_place(|| Kit::start_in(&args, &[("HABIT", habit)]).judged())
+}
+
+/// The worker that [`in_a_process`] has the kit start; nothing in any other run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it is the worker of other tests"]
+async fn worker_process() {
+    let Some(desk) = Desk::from_env() else { return };
+    let habit = std::env::var("HABIT").unwrap_or_default();
+    let habits = Habits { minds_lateness: habit != "late", counts_names: habit == "counts", ..Habits::default() };
+    plain::work(&desk, habits).await;
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_may_stand_still_and_may_be_killed() {
+    let judged = in_a_process("none", "stopped,killed,after");
+    assert_eq!(judged["pass"], true, "{judged:#}");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sends_after_it_stood_still_is_caught() {
+    let judged = in_a_process("late", "stopped");
+    assert!(rules(&judged, "stopped").iter().any(|rule| rule.starts_with("rule 3")), "{judged:#}");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_begins_to_count_anew_is_caught() {
+    let judged = in_a_process("counts", "killed,after");
+    assert!(rules(&judged, "after").iter().any(|rule| rule.starts_with("rule 7")), "{judged:#}");
 }
 
 #[test]

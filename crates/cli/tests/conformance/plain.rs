@@ -9,7 +9,7 @@ use paceline_proto::v1::{AcquireRequest, Grant, Header, Outcome, ReportRequest, 
 use tokio::time::{Instant, sleep, sleep_until};
 use tonic::transport::Channel;
 
-use crate::kit::{Answer, Broken, Ended, Job, Kit, send};
+use crate::kit::{Answer, Broken, Desk, Ended, Job, send};
 
 /// What a worker does otherwise than it should.
 #[derive(Clone, Debug)]
@@ -22,6 +22,7 @@ pub(crate) struct Habits {
     pub(crate) leaks: bool,
     pub(crate) new_names: bool,
     pub(crate) ignores_denials: bool,
+    pub(crate) counts_names: bool,
 }
 
 impl Default for Habits {
@@ -35,6 +36,7 @@ impl Default for Habits {
             leaks: false,
             new_names: false,
             ignores_denials: false,
+            counts_names: false,
         }
     }
 }
@@ -45,26 +47,27 @@ struct Worker {
 }
 
 /// Does all jobs of the kit.
-pub(crate) async fn work(kit: &Kit, habits: Habits) {
-    let channel = Channel::from_shared(format!("http://{}", kit.grpc)).unwrap().connect_lazy();
+pub(crate) async fn work(desk: &Desk, habits: Habits) {
+    let channel = Channel::from_shared(format!("http://{}", desk.grpc)).unwrap().connect_lazy();
     let worker = Worker { service: RateLimiterClient::new(channel), habits };
-    while let Some(job) = kit.job().await {
+    while let Some(job) = desk.job().await {
         let ended = worker.call(&job).await;
-        kit.done(&job, ended).await;
+        desk.done(&job, ended).await;
     }
 }
 
-/// A name that nobody else has.
-fn new_name() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    format!("call-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
 impl Worker {
+    /// A name that nobody else has; or one that the next process will have as well.
+    fn new_name(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let count = NEXT.fetch_add(1, Ordering::Relaxed);
+        if self.habits.counts_names { format!("call-{count}") } else { format!("call-{}-{count}", std::process::id()) }
+    }
+
     async fn call(&self, job: &Job) -> Ended {
         let target = Target { provider: job.provider.clone(), account: job.account.clone(), model: job.model.clone() };
         let mut ask = AcquireRequest {
-            request_id: new_name(),
+            request_id: self.new_name(),
             attempt: 1,
             target: Some(target),
             cost: [("tokens".to_owned(), job.tokens)].into(),
@@ -111,7 +114,7 @@ impl Worker {
     /// The bad habit of naming each ask anew.
     fn rename(&self, ask: &mut AcquireRequest) {
         if self.habits.new_names {
-            ask.request_id = new_name();
+            ask.request_id = self.new_name();
         }
     }
 

@@ -42,6 +42,8 @@ pub(super) enum What {
     Told { number: u64, said: Said },
     /// "I will not use it": a lease, or a place when empty.
     Released { lease: String },
+    /// The worker's process was killed.
+    Killed,
     /// How the worker says that the job ended.
     Done { outcome: String, status: u16 },
 }

@@ -81,12 +81,23 @@ pub(super) enum Need {
     TwoReports,
 }
 
+/// Something that is done to the worker's process, where the kit has started it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// So long after its first grant it stands still for a while.
+    StandStill { after: Duration, length: Duration },
+    /// It is killed while its first call is at the provider, and started again.
+    Kill,
+}
+
 /// How a job is to end for its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     Answered(u16),
     Denied,
     Failed,
+    /// Not at all: the process is killed.
+    Killed,
 }
 
 /// One situation: a job, and what is answered to whatever the worker does about it.
@@ -105,6 +116,7 @@ pub(super) struct Situation {
     pub(super) reports: Vec<Tell>,
     pub(super) needs: Vec<Need>,
     pub(super) ends: Ends,
+    pub(super) act: Option<Act>,
 }
 
 impl Situation {
@@ -119,6 +131,7 @@ impl Situation {
             reports: Vec::new(),
             needs: vec![Need::Calls(1)],
             ends: Ends::Answered(200),
+            act: None,
         }
     }
 
@@ -139,12 +152,29 @@ impl Situation {
     }
 }
 
-/// All situations, in the order in which jobs are handed out.
+/// All situations, in the order in which jobs are handed out; with those that need a process that the kit has started.
 pub(super) fn situations() -> Vec<Situation> {
     let mut all = asking();
     all.extend(reporting());
     all.extend(refusals());
+    all.extend(accidents());
     all
+}
+
+/// What happens to a process.
+fn accidents() -> Vec<Situation> {
+    let at_once = || Say::grant(Duration::ZERO);
+    let short = Say::Grant { after: Duration::ZERO, wait: ms(1_500), use_within: ms(300), ttl: LONG_TTL, is_shadow: false };
+    let stopped = Situation::new("stopped", "a process that stands still while it waits", vec![short, Say::grant(ms(100))]);
+    let killed = Situation::new("killed", "a process that is killed in the middle of a call", vec![at_once()])
+        .replies(vec![Reply::Answer { after: ms(5_000), status: 200, retry_after: None }])
+        .ends(Ends::Killed);
+    vec![
+        Situation { act: Some(Act::StandStill { after: ms(1_000), length: ms(4_000) }), ..stopped }
+            .needs(vec![Need::Asks(2), Need::Calls(1)]),
+        Situation { act: Some(Act::Kill), ..killed },
+        Situation::new("after", "the first call of the next process", vec![at_once()]),
+    ]
 }
 
 /// Asking and sending.

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use paceline_proto::v1::{AcquireRequest, Outcome, ReportRequest, Verdict};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use super::event::{Answer, Event, Granted, Said, Way, What};
-use super::script::{Reply, Say, Situation, Tell};
+use super::script::{Act, Reply, Say, Situation, Tell};
 
 /// Stands in leases before the job's name.
 const LEASE: &str = "kit.";
@@ -24,6 +24,7 @@ struct Shared {
     situations: Vec<Situation>,
     state: Mutex<State>,
     changed: Notify,
+    acts: mpsc::UnboundedSender<(&'static str, Act)>,
 }
 
 #[derive(Default)]
@@ -33,6 +34,13 @@ struct State {
     handed: usize,
     reports: u64,
     last: Duration,
+}
+
+impl State {
+    /// How many jobs are done.
+    fn done(&self) -> usize {
+        self.progress.values().filter(|progress| progress.is_done).count()
+    }
 }
 
 /// How far a situation is.
@@ -45,6 +53,7 @@ struct Progress {
     /// Answered reports by lease and number: the same one gets the same answer.
     told: BTreeMap<(String, u32), Said>,
     is_done: bool,
+    has_acted: bool,
 }
 
 /// What is to be said to an ask, and after how long.
@@ -55,10 +64,28 @@ pub(super) struct Answering {
 }
 
 impl Stage {
-    pub(super) fn new(situations: Vec<Situation>) -> Self {
-        let shared =
-            Shared { started: Instant::now(), situations, state: Mutex::new(State::default()), changed: Notify::new() };
-        Self { shared: Arc::new(shared) }
+    /// The stage, and what it wants to be done to the worker's process.
+    pub(super) fn new(situations: Vec<Situation>) -> (Self, mpsc::UnboundedReceiver<(&'static str, Act)>) {
+        let (acts, wanted) = mpsc::unbounded_channel();
+        let (state, changed) = (Mutex::new(State::default()), Notify::new());
+        (Self { shared: Arc::new(Shared { started: Instant::now(), situations, state, changed, acts }) }, wanted)
+    }
+
+    /// Has something done to the worker's process, once in a situation.
+    fn act(&self, state: &mut State, situation: &Situation, is_it: fn(&Act) -> bool) {
+        let Some(act) = situation.act.filter(is_it) else { return };
+        let progress = state.progress.entry(situation.id.to_owned()).or_default();
+        if !std::mem::replace(&mut progress.has_acted, true) {
+            // Nobody listens once the kit has ended.
+            let _ = self.shared.acts.send((situation.id, act));
+        }
+    }
+
+    /// The worker's process was killed in this job, which ends with it.
+    pub(super) fn killed(&self, job: &str) {
+        let mut state = self.lock();
+        state.progress.entry(job.to_owned()).or_default().is_done = true;
+        self.record(&mut state, job, What::Killed);
     }
 
     /// All that happened so far.
@@ -75,13 +102,24 @@ impl Stage {
         self.shared.situations.iter().find(|situation| situation.id == job)
     }
 
-    /// The next job that nobody has taken.
-    pub(super) fn next_job(&self) -> Option<&Situation> {
-        let mut state = self.lock();
-        let next = self.shared.situations.get(state.handed)?;
-        state.handed += 1;
-        self.record(&mut state, next.id, What::Handed);
-        Some(next)
+    /// The next job that nobody has taken. One in which something is done to the process has it for itself: it is handed out when
+    /// all before it are done, and the next one when it is.
+    pub(super) async fn next_job(&self) -> Option<&Situation> {
+        loop {
+            let changed = self.shared.changed.notified();
+            {
+                let mut state = self.lock();
+                let next = self.shared.situations.get(state.handed)?;
+                let before = state.handed.checked_sub(1).and_then(|index| self.shared.situations.get(index));
+                let is_alone = next.act.is_some() || before.is_some_and(|before| before.act.is_some());
+                if !is_alone || state.done() >= state.handed {
+                    state.handed += 1;
+                    self.record(&mut state, next.id, What::Handed);
+                    return Some(next);
+                }
+            }
+            changed.await;
+        }
     }
 
     /// Takes down how a job ended; false when there is no such job.
@@ -99,8 +137,7 @@ impl Stage {
     pub(super) async fn all_done(&self) {
         loop {
             let changed = self.shared.changed.notified();
-            let done = self.lock().progress.values().filter(|progress| progress.is_done).count();
-            if done >= self.shared.situations.len() {
+            if self.lock().done() >= self.shared.situations.len() {
                 return;
             }
             changed.await;
@@ -151,7 +188,11 @@ impl Stage {
 
     /// An answer is about to go out: waits count from now at the earliest.
     pub(super) fn answered(&self, job: &str, answer: &Answer) {
-        self.record(&mut self.lock(), job, What::Answered(answer.clone()));
+        let mut state = self.lock();
+        self.record(&mut state, job, What::Answered(answer.clone()));
+        if let (Answer::Granted(_), Some(situation)) = (answer, self.situation(job)) {
+            self.act(&mut state, situation, |act| matches!(act, Act::StandStill { .. }));
+        }
     }
 
     /// A call is at the provider: its number and what to answer.
@@ -164,6 +205,7 @@ impl Stage {
         let index = usize::try_from(call - 1).unwrap_or(usize::MAX);
         let reply = situation.replies.get(index).or(situation.replies.last()).cloned()?;
         self.record(&mut state, situation.id, What::Arrived { call });
+        self.act(&mut state, situation, |act| *act == Act::Kill);
         Some((call, reply))
     }
 

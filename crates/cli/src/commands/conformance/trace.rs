@@ -36,6 +36,7 @@ fn line(what: &What) -> String {
         What::Told { number, said } => format!("service  on report #{number}: {}", told(said)),
         What::Released { lease } if lease.is_empty() => "worker   releases its place".to_owned(),
         What::Released { lease } => format!("worker   releases {lease}"),
+        What::Killed => "the worker's process is killed".to_owned(),
         What::Done { outcome, status: 0 } => format!("the job is done: {outcome}"),
         What::Done { outcome, status } => format!("the job is done: {outcome} {status}"),
     }

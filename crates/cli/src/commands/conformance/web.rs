@@ -44,7 +44,7 @@ pub(super) fn router(stage: Stage, address: SocketAddr) -> Router {
 
 /// The next job, or 204 when there is none left.
 async fn job(State(desk): State<Desk>) -> Response<Body> {
-    match desk.stage.next_job() {
+    match desk.stage.next_job().await {
         Some(situation) => reply(StatusCode::OK, &job_of(situation, desk.address)),
         None => empty(StatusCode::NO_CONTENT),
     }

@@ -77,7 +77,7 @@ impl Walk<'_> {
             What::Reported { request, .. } => self.reported(at, &request.lease_id),
             What::Told { said, .. } => self.told(at, said),
             What::Released { lease } => self.released(lease),
-            What::Handed | What::Ended { .. } | What::Done { .. } => {}
+            What::Handed | What::Ended { .. } | What::Killed | What::Done { .. } => {}
         }
     }
 

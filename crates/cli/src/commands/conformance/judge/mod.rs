@@ -162,6 +162,8 @@ fn ending(situation: &Situation, events: &[&Event], findings: &mut Findings) {
         Ends::Answered(expected) if outcome == "answered" && status == expected => {}
         Ends::Denied if outcome == "denied" => {}
         Ends::Failed if outcome == "failed" => {}
+        // It may have got that far before it was killed.
+        Ends::Killed => {}
         Ends::Answered(expected) if expected >= 400 => findings.add(
             Rule::Step(Step::Verdict),
             format!("the call was given up, and its caller got {} in place of the provider's last answer, {expected}", said()),
@@ -200,7 +202,11 @@ fn missing(situation: &Situation, events: &[&Event]) -> Vec<String> {
         };
         missing.push(lacks);
     }
-    if count(|what| matches!(what, What::Done { .. })) == 0 {
+    let ended = match situation.ends {
+        Ends::Killed => count(|what| matches!(what, What::Killed)),
+        _ => count(|what| matches!(what, What::Done { .. })),
+    };
+    if ended == 0 {
         missing.push("the job did not end".to_owned());
     }
     missing
