@@ -6,12 +6,12 @@ use paceline_client::http::{Outgoing, Pacing, llm_usage};
 use paceline_client::{Ask, Error, Limiter};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 
-use crate::kit::{Ended, Job, Kit};
+use crate::kit::{Desk, Ended, Job};
 
 /// Does all jobs of the kit.
-pub(crate) async fn work(kit: &Kit) {
-    let limiter = Limiter::builder().addr(&kit.grpc).build().unwrap();
-    while let Some(job) = kit.job().await {
+pub(crate) async fn work(desk: &Desk) {
+    let limiter = Limiter::builder().addr(&desk.grpc).build().unwrap();
+    while let Some(job) = desk.job().await {
         let named = job.clone();
         let pacing = Pacing::new(limiter.clone(), move |_: &Outgoing<'_>| {
             let ask = Ask::new(&named.provider).account(&named.account).model(&named.model).cost("tokens", named.tokens);
@@ -19,7 +19,7 @@ pub(crate) async fn work(kit: &Kit) {
         });
         let client = ClientBuilder::new(reqwest::Client::new()).with(pacing.usage(llm_usage)).build();
         let ended = one(&client, &job).await;
-        kit.done(&job, ended).await;
+        desk.done(&job, ended).await;
     }
 }
 

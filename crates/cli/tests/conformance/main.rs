@@ -21,7 +21,7 @@ async fn a_worker_with_our_client_passes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_with_our_middleware_passes() {
     let kit = Kit::start();
-    http::work(&kit).await;
+    http::work(&kit.desk).await;
     let judged = kit.judged();
     assert_eq!(judged["pass"], true, "{judged:#}");
 }
