@@ -20,7 +20,7 @@ const SHORTEST_SPAN: Duration = Duration::from_secs(10);
 const HALVED_EVERY: Duration = Duration::from_secs(60);
 /// So long a client paces itself; afterwards it goes on as its SDK would without the service.
 const GOES_ON_FOR: Duration = Duration::from_secs(5 * 60);
-/// What a client without any recent share takes: a call a minute.
+/// What a client takes where it was granted nothing lately: a call a minute.
 const LEAST_PER_SECOND: f64 = 1.0 / 60.0;
 /// A refusal halves the pace, to this part of it at least.
 const LEAST_SCALE: f64 = 1.0 / 64.0;
@@ -47,7 +47,8 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Turn {
     pub(crate) at: Instant,
-    /// Whether the recent share paces it: false when the client has gone on alone for too long.
+    /// Whether the recent share paces it: false when the client has gone on alone for too long, or never was granted anything: then
+    /// it has no share to keep to, and whoever forgot to start the service is not held up by it.
     pub(crate) is_paced: bool,
 }
 
@@ -138,10 +139,11 @@ impl Recent {
         now: Instant,
         chance: f64,
     ) -> Turn {
+        let has_share = self.places.values().any(|share| share.first.is_some());
         let share = self.share(place);
         let alone_from = timing::after(away_since, GOES_ON_FOR);
         let floor = share.floor.filter(|floor| *floor > now).unwrap_or(now);
-        if now >= alone_from {
+        if now >= alone_from || !has_share {
             return Turn { at: floor, is_paced: false };
         }
         let per_call = |at: Instant, share: &Share| {
@@ -258,7 +260,10 @@ mod tests {
         let away = last + SECOND * 600;
         let counts = turns_by_minute(&mut recent, &tokens(100), away, 0.0);
         assert_eq!(counts, [1, 1, 1, 1, 1], "a call a minute");
-        assert_eq!(turns_by_minute(&mut Recent::default(), &tokens(100), away, 0.0), [1, 1, 1, 1, 1]);
+        let turn = recent.book(&place("never"), &tokens(100), away, away, 0.0);
+        assert!(turn.is_paced, "the same where only others were granted anything");
+        let turn = Recent::default().book(&place("a"), &tokens(100), away, away, 0.0);
+        assert_eq!(turn, Turn { at: away, is_paced: false }, "nobody ever answered: it goes on as it would without us");
     }
 
     #[test]

@@ -54,7 +54,13 @@ def test_larger_calls_take_longer_turns() -> None:
 def test_what_lies_longer_back_is_not_recent() -> None:
     recent, last = granted(8, 60)
     assert turns_by_minute(recent, tokens(100), last + 600) == [1, 1, 1, 1, 1]
-    assert turns_by_minute(Recent(), tokens(100), last) == [1, 1, 1, 1, 1]
+    assert recent.book(Target("never", "", ""), tokens(100), last, last, 0.0).is_paced, (
+        "the same where only others were granted anything"
+    )
+
+
+def test_who_was_never_granted_anything_goes_on_as_without_us() -> None:
+    assert Recent().book(PLACE, tokens(100), 50.0, 52.0, 0.5) == Turn(52.0, is_paced=False)
 
 
 def test_a_floor_is_kept_and_so_is_what_a_refusal_says() -> None:

@@ -24,7 +24,7 @@ HALVED_EVERY = 60.0
 GOES_ON_FOR = 300.0
 """So long a process paces itself; afterwards it goes on as its SDK would without the service."""
 LEAST_PER_SECOND = 1 / 60
-"""What a process without any recent share takes: a call a minute."""
+"""What a process takes where it was granted nothing lately: a call a minute."""
 LEAST_SCALE = 1 / 64
 """A refusal halves the pace, to this part of it at least."""
 MOST_PLACES = 256
@@ -139,10 +139,12 @@ class Recent:
 
         `chance` in 0..1 spreads first turns, so that a fleet that loses its service does not send together.
         """
+        has_share = any(share.first is not None for share in self.places.values())
         share = self._share(place)
         alone_from = away_since + GOES_ON_FOR
         floor = now if share.floor is None else max(share.floor, now)
-        if now >= alone_from:
+        if now >= alone_from or not has_share:
+            # Who was never granted anything has no share to keep to: whoever forgot to start the service is not held up by it.
             return Turn(floor, is_paced=False)
         if share.next is not None and share.next[1] == away_since:
             turn = max(share.next[0], now)
