@@ -192,15 +192,20 @@ fn calm_down(value: &mut ScopeValue, answered: &Answered<'_>) {
     }
 }
 
+/// Raises the group's floor; when another group was refused a moment ago the account's too, for as long as both were told to wait.
 fn floor_group(value: &mut ScopeValue, binding: &Binding, new_floor: Floor, now: FleetTime) {
-    let second_group = match &value.last_refusal {
-        Some((group, at)) => *group != binding.plan.key && now.since(*at) <= ACCOUNT_REFUSAL_WITHIN,
-        None => false,
+    let other_group = match &value.last_refusal {
+        Some((group, at)) => {
+            Some(group).filter(|group| **group != binding.plan.key && now.since(*at) <= ACCOUNT_REFUSAL_WITHIN)
+        }
+        None => None,
     };
-    value.last_refusal = Some((binding.plan.key.clone(), now));
-    if second_group {
-        floor::raise(&mut value.floor, new_floor);
+    let others_floor = other_group.and_then(|key| value.groups.iter().find(|group| group.key == *key)?.floor);
+    if other_group.is_some() {
+        let both = others_floor.filter(|floor| floor.until < new_floor.until).unwrap_or(new_floor);
+        floor::raise(&mut value.floor, both);
     }
+    value.last_refusal = Some((binding.plan.key.clone(), now));
     if let Some(group) = value.groups.get_mut(binding.group) {
         floor::raise(&mut group.floor, new_floor);
     }
