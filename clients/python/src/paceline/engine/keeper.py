@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from paceline.engine import discovery, rendezvous
+from paceline.engine.health import HANGS_AFTER, Health, health
 from paceline.engine.replicas import Replica, Replicas
 from paceline.engine.session import Session, Wakes, finish, wake
 from paceline.exchange import ASK, RENEW, Exchange
@@ -29,14 +30,6 @@ TICK = 0.25
 """How often the clock is looked at while anything is under way, in seconds."""
 IDLE_TICK = 1.0
 """The same while nothing is."""
-HANGS_AFTER = 1.0
-"""A replica that says nothing at all for this long, although it was asked, is left."""
-PING_AFTER = 2.0
-"""A replica that has not said anything for this long, while calls wait or run, is asked for a sign of life."""
-PONG_WITHIN = 1.5
-"""It has this long for it: one that vanished without closing its connections is left within four seconds."""
-OPENS_WITHIN = 2.0
-"""A stream that is not there after this long is not coming."""
 SLOW_AFTER = 2.0
 """An exchange that is not answered for this long by a replica that answers others is sent elsewhere."""
 KEPT_FOR = 60.0
@@ -165,6 +158,8 @@ class Keeper:
         if replica is not None and replica.session is session:
             replica.session = None
             self.replicas.failed(replica, now, random.random())
+            if session.is_open and replica.failures == 1:
+                replica.look_at = now  # whatever cut it may let the next one be
             self._finder.soon()
         for scope, used in list(self.engine.routes.items()):
             if used is session:
@@ -215,25 +210,22 @@ class Keeper:
     def _tick_replica(self, replica: Replica, now: float) -> None:
         session = replica.session
         if session is None:
-            if replica.is_down and now >= replica.look_at and self._is_wanted():
+            if replica.is_down and now >= replica.look_at:
                 replica.session = Session(self.engine, replica.name)
                 replica.session.start()
             return
         if session.outbox:
             session.flush()  # whoever was to do it is gone
         unanswered = _snapshot(session.unanswered)
-        if self._is_dead(session, min((e.said_at for _, e in unanswered), default=now), now):
+        how = self._health(session, unanswered, now)
+        if how is Health.DEAD:
             self.broken(session, TimeoutError("it says nothing"))
             return
-        for _, exchange in unanswered:
-            # It may be answered here all the same: the first answer is the one that counts.
+        if how is Health.QUIET:
+            session.ping(now)
+        for cid, exchange in unanswered:
             if now - exchange.said_at > SLOW_AFTER and not exchange.done:
-                exchange.said_at = now
-                if len(exchange.tried) + 1 >= len(self.replicas.known) and self._is_impatient(exchange, now):
-                    self._nobody(exchange)
-                else:
-                    exchange.tried += (session.replica,)
-                    self.place(exchange)
+                self._is_slow(session, cid, exchange, now)
         for exchange in [e for _, e in _snapshot(session.held)]:
             waits = now - exchange.began
             if waits > LONG_WAIT and not exchange.is_logged and exchange.queued is not None:
@@ -241,18 +233,25 @@ class Keeper:
                 if exchange.asked is not None:
                     tell_of_wait(self.engine.solo, exchange.asked, exchange.queued, waits, now)
 
-    def _is_dead(self, session: Session, oldest: float, now: float) -> bool:
-        """Whether a replica is not there any more, although its connection is: it is asked, and says nothing at all."""
-        heard_at = session.heard_at
-        if not session.is_open:
-            return now - heard_at > OPENS_WITHIN
-        if now - oldest > HANGS_AFTER and heard_at <= oldest:
-            return True
-        if session.pinged_at > heard_at:
-            return now - session.pinged_at > PONG_WITHIN
-        if now - heard_at > PING_AFTER and (session.held or session.leases):
-            session.ping(now)
-        return False
+    def _is_slow(self, session: Session, cid: int, exchange: Exchange, now: float) -> None:
+        """What a replica does not answer that answers others goes to the next, and after the last on without the service."""
+        exchange.said_at = now
+        if len(exchange.tried) + 1 < len(self.replicas.known) or not self._is_impatient(exchange, now):
+            # It may be answered here all the same: the first answer is the one that counts.
+            exchange.tried += (session.replica,)
+            self.place(exchange)
+        elif session.unanswered.pop(cid, None) is exchange:
+            self._nobody(exchange)
+
+    def _health(self, session: Session, unanswered: list[tuple[int, Exchange]], now: float) -> Health:
+        return health(
+            is_open=session.is_open,
+            is_used=bool(session.held or session.leases),
+            heard_at=session.heard_at,
+            oldest=min((exchange.said_at for _, exchange in unanswered), default=now),
+            pinged_at=session.pinged_at,
+            now=now,
+        )
 
     def _found(self, found: discovery.Found) -> None:
         """A look-up has ended."""
@@ -310,9 +309,7 @@ class Keeper:
     def _is_impatient(self, exchange: Exchange, now: float) -> bool:
         """Whether it has waited for an answer for long enough: nobody waits where it is known that nobody answers."""
         if exchange.lock is None and exchange.loop is None and exchange.then is None:
-            return now - exchange.began > KEPT_FOR
-        if exchange.is_kept and exchange.done:
-            return now - exchange.began > KEPT_FOR
+            return now - exchange.began > (KEPT_FOR if exchange.is_kept else self.engine.patience)
         if exchange.abandoned or self.away_since(now) is not None:
             return True
         ends = exchange.asked.deadline_at if exchange.asked is not None else None
@@ -322,12 +319,7 @@ class Keeper:
         """Whoever waits goes on; what is to be said until it is answered is kept."""
         if exchange.is_kept and (exchange.lock or exchange.loop or exchange.then):
             twin = Exchange(exchange.kind, asked=exchange.asked, lease=exchange.lease, report=exchange.report)
-            twin.seq, twin.is_kept, twin.began, twin.ticket = (
-                exchange.seq,
-                True,
-                exchange.began,
-                exchange.ticket,
-            )
+            twin.seq, twin.ticket, twin.began, twin.is_kept = exchange.seq, exchange.ticket, exchange.began, True
             if twin.lease is not None and twin.lease.under_way is exchange:
                 twin.lease.under_way = twin
             if len(self._unplaced) < MOST_KEPT:
@@ -362,23 +354,16 @@ class Keeper:
     def _is_dropped(self, exchange: Exchange) -> bool:
         if not exchange.abandoned or exchange.is_asked_to_undo:
             return False
-        if exchange.asked is not None and exchange.kind is ASK:
-            if exchange.asked.ticket:
-                self.engine.give_back_place(exchange.asked, exchange.asked.ticket)
-            elif exchange.cid and not exchange.is_kept:
-                # It was said, and its answer went down with the stream: whatever it got is found out, and goes back.
-                twin = Exchange(ASK, exchange.asked)
-                twin.abandoned = twin.is_kept = True
-                self.place(twin)
         exchange.done = True
+        if exchange.kind is ASK and exchange.cid and time.monotonic() - exchange.began < KEPT_FOR:
+            # It was said, and its answer went down with the stream: whatever it got is found out, and goes back.
+            twin = Exchange(ASK, exchange.asked)
+            twin.began, twin.abandoned, twin.is_kept = exchange.began, True, True
+            self.place(twin)
         return True
 
     def _next_turn(self) -> float:
         return min((turn.until for turn in self._turns), default=float("inf"))
-
-    def _is_wanted(self) -> bool:
-        """Whether anybody would use a replica that is down: looked at also when nobody asks, but then not for ever."""
-        return True
 
     def _is_busy(self) -> bool:
         if self._unplaced or self._later or self._turns or self.replicas.silent_since is not None:

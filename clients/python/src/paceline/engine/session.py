@@ -152,10 +152,11 @@ class Session:
     def _encoded(self, exchange: Exchange, now: float) -> bytes | None:
         """What is written for an exchange. From here on its answer may come."""
         if exchange.abandoned and not exchange.is_asked_to_undo:
-            if exchange.cid in self.held:
+            if self.held.get(exchange.cid) is exchange:
                 return wire.cancel(exchange.cid)
-            # Who leaves before he has a place would leave it behind: he leaves when he has it. And it may never have been said.
-            exchange.done = exchange.cid not in self.unanswered
+            # Who leaves before he has a place would leave it behind: he leaves when he has it.
+            if self.unanswered.get(exchange.cid) is not exchange:
+                self.engine.place(exchange)  # it never was said here: the keeper knows what is to be done about it
             return None
         cid = next(self._numbers)
         try:
@@ -292,7 +293,10 @@ def finish(exchange: Exchange, wakes: Wakes) -> None:
     if exchange.loop is not None:
         wakes.setdefault(exchange.loop, []).append(exchange)
     elif exchange.lock is not None:
-        exchange.lock.release()
+        try:
+            exchange.lock.release()
+        except RuntimeError:  # an ask that was said twice was answered twice at the same moment
+            log.debug("an exchange ended twice")
     if exchange.then is not None:
         exchange.then(exchange)
 
