@@ -178,6 +178,6 @@ def malformed(missing: str) -> PacelineError:
     return PacelineError(f"the service's answer has no {missing}: client and service do not fit; update the older of the two")
 
 
-def unreachable(addrs: str) -> Unreachable:
+def unreachable(addrs: str, advice: str) -> Unreachable:
     """Nobody answered, and going on without the service was switched off."""
-    return Unreachable(f"no Paceline service answered at {addrs}: is it running (`paceline serve`), and is this its address?")
+    return Unreachable(f"no Paceline service answered at {addrs}. {advice}")

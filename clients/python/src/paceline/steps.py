@@ -178,7 +178,7 @@ def _without_service(call: CallState, started: float) -> Generator[Step, None, s
     """What becomes of an ask that nobody answered: it goes, by the client's own pace, or (`None`) somebody is there again."""
     world, asked = call.world, call.asked
     if not world.goes_on:
-        raise reports.unreachable(world.addrs)
+        raise reports.unreachable(world.addrs, world.solo.advice())
     now = world.now().steady
     if not world.solo.is_enforced(asked):
         return BYPASS

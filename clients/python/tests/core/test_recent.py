@@ -63,6 +63,16 @@ def test_who_was_never_granted_anything_goes_on_as_without_us() -> None:
     assert Recent().book(PLACE, tokens(100), 50.0, 52.0, 0.5) == Turn(52.0, is_paced=False)
 
 
+def test_a_turn_that_nobody_takes_holds_nobody_up() -> None:
+    recent, away = granted(1, 120)
+    first = recent.turn(PLACE, tokens(100), away, away, 0.5)
+    assert recent.turn(PLACE, tokens(100), away, away, 0.9) == first, "chance is thrown once"
+    recent.take(PLACE, tokens(100), away, first)
+    assert recent.turn(PLACE, tokens(100), away, away, 0.0).at > first.at
+    assert recent.paces(away, away + 299)
+    assert not recent.paces(away, away + 300)
+
+
 def test_a_floor_is_kept_and_so_is_what_a_refusal_says() -> None:
     recent, away = granted(8, 120)
     recent.floor(PLACE, away + 30)

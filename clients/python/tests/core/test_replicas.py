@@ -115,8 +115,35 @@ def test_when_nobody_answers_calls_go_on_within_two_seconds_and_it_is_said_once(
         slot = call.acquire()
         assert slot.path == "bypass", "it was never granted anything: it has no share to keep to"
         assert 2.0 <= time.monotonic() - began < 8.0
-    assert caplog.text.count("no Paceline service answers at 127.0.0.1") == 1
+    assert caplog.text.count("no Paceline service has answered at 127.0.0.1") == 1
+    assert "for 0 s" not in caplog.text
+    assert "unpaced" in caplog.text
     assert slot.report(Response(429, {"retry-after": "1"})).verdict is paceline.Verdict.RETRY
+
+
+def test_what_answers_and_is_no_paceline_is_told_as_that(serve: Callable[..., Service]) -> None:
+    for addr in (serve().http, strangers_addr()):
+        limiter = paceline.Limiter(addr, go_on_without_service=False)
+        with pytest.raises(paceline.Unreachable, match=r"7070 is the one for workers, 7071 its page for people"):
+            limiter.begin(ask()).acquire()
+
+
+def strangers_addr() -> str:
+    """Where something answers that knows no HTTP/2."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        while True:
+            try:
+                taken, _ = listening.accept()
+            except OSError:
+                return
+            with taken:
+                taken.recv(1_024)
+                taken.sendall(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
+
+    threading.Thread(target=answer, daemon=True).start()
+    return f"127.0.0.1:{listening.getsockname()[1]}"
 
 
 async def test_the_recent_share_paces_until_the_service_is_back(serve: Callable[..., Service]) -> None:
@@ -178,7 +205,7 @@ def test_leases_are_renewed_through_a_failover(serve: Callable[..., Service]) ->
 
 def test_who_wants_no_call_without_the_service_gets_an_error() -> None:
     limiter = paceline.Limiter(free_addr(), go_on_without_service=False)
-    with pytest.raises(paceline.Unreachable, match="is it running"):
+    with pytest.raises(paceline.Unreachable, match="Is `paceline serve` running"):
         limiter.begin(ask()).acquire()
 
 

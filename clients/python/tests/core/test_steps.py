@@ -273,12 +273,29 @@ def test_when_nobody_answers_the_recent_share_paces_and_then_the_service_is_aske
 
 
 def test_a_turn_that_comes_too_late_is_denied() -> None:
-    play = Play(Ask("openai", request_id="r", max_wait=10.0))
+    play = Play(Ask("openai", model="gpt-4o", request_id="r", max_wait=5.0))
+    play.run(acquire(play.call), grants())
     play.away = play.steady
     play.run(acquire(play.call), nobody)
-    with pytest.raises(Denied, match="after the 10 s that it may wait") as raised:
+    with pytest.raises(Denied, match="after the 5 s that it may wait") as raised:
         play.run(acquire(play.call), nobody)
     assert raised.value.reason is Reason.DEADLINE
+
+
+def test_a_call_that_is_denied_takes_nobodys_turn(caplog: pytest.LogCaptureFixture) -> None:
+    play = Play(Ask("openai", model="gpt-4o", cost={"tokens": 100}, max_wait=5.0))
+    play.run(acquire(play.call), grants())
+    play.away = play.steady
+    play.run(acquire(play.call), nobody)
+    waits = []
+    for _ in range(5):
+        with pytest.raises(Denied, match="by this process's recent share") as raised:
+            play.run(acquire(play.call), nobody)
+        waits.append(raised.value.retry_after)
+    assert len(set(waits)) == 1, "the next turn is where it was"
+    assert "with this process's recent share" in caplog.text
+    play.steady += waits[0] or 0.0
+    assert play.run(acquire(play.call), nobody).path == "local"
 
 
 def test_where_the_service_only_watched_its_absence_holds_nobody_up() -> None:

@@ -36,7 +36,7 @@ class Engine:
         """In seconds: nobody answers for so long, and calls go on without the service."""
         self.is_over = False
         """It is the parent's, or the process ends: nothing is said any more."""
-        self.solo = Solo()
+        self.solo = Solo(patience)
         self.blind = Blind()
         self.routes: dict[tuple[str, str], Session] = {}
         """Where a scope's calls go without asking the keeper."""

@@ -34,9 +34,11 @@ HEADER_TABLE_SIZE, ENABLE_PUSH, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = 1, 2, 4, 5
 class Broken(Exception):
     """The stream is over; its code is that of gRPC, `UNAVAILABLE` where the transport failed."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, is_stranger: bool = False) -> None:
         super().__init__(f"{code}: {message}" if message else code)
         self.code = code
+        self.is_stranger = is_stranger
+        """Who is there is no Paceline service, or not at its port for workers."""
 
 
 class Wire:
@@ -61,6 +63,7 @@ class Wire:
         self._is_last_block = False
         self._decoder = hpack.Decoder(max_header_list_size=64 * 1024)
         self._status: tuple[int, str] | None = None
+        self._is_stranger = False
         settings = struct.pack(">HIHI", ENABLE_PUSH, 0, INITIAL_WINDOW_SIZE, OUR_WINDOW)
         headers = hpack.Encoder().encode(
             [
@@ -113,7 +116,7 @@ class Wire:
             length = read[0] << 16 | read[1] << 8 | read[2]
             if len(read) < 9 + length:
                 if length > LARGEST_FRAME:
-                    raise Broken("UNAVAILABLE", f"a frame of {length} bytes: this is not HTTP/2, or not for us")
+                    raise Broken("UNAVAILABLE", f"a frame of {length} bytes: this is not HTTP/2, or not for us", is_stranger=True)
                 break
             kind, flags, stream = read[3], read[4], int.from_bytes(read[5:9], "big") & 0x7FFF_FFFF
             payload = bytes(read[9 : 9 + length])
@@ -182,6 +185,8 @@ class Wire:
             number = int(status) if status.isdigit() else 2
             self._status = (number, unquote(headers.get("grpc-message", "")))
         elif headers.get(":status", "200") != "200":
+            # A proxy whose service is away answers with 502 to 504.
+            self._is_stranger = not headers[":status"].startswith("5")
             self._status = (14, f"HTTP status {headers[':status']}: no Paceline service is there")
         elif self._is_last_block:
             self._status = (2, "the stream ended without a status")
@@ -213,7 +218,8 @@ class Wire:
         from paceline.engine.refusals import name_of
 
         code, message = self._status or (2, "")
-        return Broken(name_of(code), message)
+        # A gRPC server that does not know our method is not ours.
+        return Broken(name_of(code), message, self._is_stranger or name_of(code) == "UNIMPLEMENTED")
 
 
 def message(payload: bytes) -> bytes:

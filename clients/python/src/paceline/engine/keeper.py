@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from paceline.engine import discovery, rendezvous
+from paceline.engine.frames import Broken
 from paceline.engine.health import HANGS_AFTER, Health, health
 from paceline.engine.replicas import Replica, Replicas
 from paceline.engine.session import Session, Wakes, finish, wake
@@ -137,6 +138,7 @@ class Keeper:
             return
         is_news = replica.is_down or self.replicas.silent_since is not None
         self.replicas.answered(replica)
+        self.engine.solo.is_stranger_there = False
         if not is_news:
             return
         log.debug("the Paceline replica %s answers", replica.name)
@@ -156,6 +158,7 @@ class Keeper:
         now = time.monotonic()
         replica = self.replicas.named(session.replica)
         if replica is not None and replica.session is session:
+            self.engine.solo.is_stranger_there = isinstance(problem, Broken) and problem.is_stranger
             replica.session = None
             self.replicas.failed(replica, now, random.random())
             if session.is_open and replica.failures == 1:

@@ -134,29 +134,48 @@ class Recent:
         share = self._share(place)
         share.scale = max((1.0 if share.scale is None else share.scale) / 2, LEAST_SCALE)
 
+    def paces(self, away_since: float, now: float) -> bool:
+        """Whether calls keep to a recent share now, nobody having answered since `away_since`.
+
+        Who was never granted anything has no share to keep to: whoever forgot to start the service is not held up by it.
+        """
+        return now < away_since + GOES_ON_FOR and any(share.first is not None for share in self.places.values())
+
+    def is_held(self, place: Target, at: float) -> bool:
+        """Whether `at` is what the provider said, and not only the pace."""
+        floor = self._share(place).floor
+        return floor is not None and floor >= at
+
     def book(self, place: Target, cost: Mapping[str, int], away_since: float, now: float, chance: float) -> Turn:
-        """Gives the next turn at a place to a call of this cost, nobody having answered since `away_since`.
+        """Gives the next turn at a place to a call of this cost, nobody having answered since `away_since`."""
+        turn = self.turn(place, cost, away_since, now, chance)
+        self.take(place, cost, away_since, turn)
+        return turn
+
+    def turn(self, place: Target, cost: Mapping[str, int], away_since: float, now: float, chance: float) -> Turn:
+        """The next turn at a place. It is nobody's until it is taken.
 
         `chance` in 0..1 spreads first turns, so that a fleet that loses its service does not send together.
         """
-        has_share = any(share.first is not None for share in self.places.values())
         share = self._share(place)
         alone_from = away_since + GOES_ON_FOR
         floor = now if share.floor is None else max(share.floor, now)
-        if now >= alone_from or not has_share:
-            # Who was never granted anything has no share to keep to: whoever forgot to start the service is not held up by it.
+        if not self.paces(away_since, now):
             return Turn(floor, is_paced=False)
-        if share.next is not None and share.next[1] == away_since:
-            turn = max(share.next[0], now)
-        else:
+        if share.next is None or share.next[1] != away_since:
             # The first turn lies somewhere within the time that a call takes.
-            turn = max(now, away_since + share.per_call(cost, away_since, now) * chance)
-        at = max(turn, floor)
+            share.next = (away_since + share.per_call(cost, away_since, now) * chance, away_since)
+        at = max(share.next[0], now, floor)
         if at >= alone_from:
             # Nobody would pace it any more by then. Those who wait until then do not go all at once.
             return Turn(max(alone_from, floor) + SHORTEST_SPAN * chance, is_paced=False)
-        share.next = (at + share.per_call(cost, away_since, at), away_since)
         return Turn(at, is_paced=True)
+
+    def take(self, place: Target, cost: Mapping[str, int], away_since: float, turn: Turn) -> None:
+        """A call of this cost goes at that turn: the next one comes after it."""
+        if turn.is_paced:
+            share = self._share(place)
+            share.next = (turn.at + share.per_call(cost, away_since, turn.at), away_since)
 
     def _share(self, place: Target) -> Share:
         share = self.places.get(place)

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from paceline.ask import Target
+from paceline.engine import PATIENCE
 from paceline.engine.recent import MOST_PLACES, Recent, Turn
 from paceline.errors import Denied
 from paceline.outcomes import Signal
@@ -47,7 +48,10 @@ LONGEST_WAIT = 120.0
 class Solo:
     """What a process knows that it needs when it is alone. Used by all threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self.is_stranger_there = False
+        """Something answers at the address, and it is no Paceline service."""
+        self._patience = patience
         # Reentrant: a finaliser may report while its thread is in here.
         self._lock = threading.RLock()
         self._recent = Recent()
@@ -98,12 +102,27 @@ class Solo:
             return self._recent.is_enforced(asked.target)
 
     def book(self, asked: Asked, away_since: float, started: float, now: float, chance: float, addrs: str) -> Turn:
-        """The turn of a call while nobody answers. Raises `Denied` where it would come too late."""
+        """The turn of a call while nobody answers. Raises `Denied` where it would come too late: then it takes none."""
+        target, cost = asked.target, asked.begun.cost
         with self._lock:
-            turn = self._recent.book(asked.target, asked.begun.cost, away_since, now, chance)
-        self._say(turn.is_paced, away_since, now, addrs)
-        too_late(asked, started, turn.at, now)
+            turn = self._recent.turn(target, cost, away_since, now, chance)
+            late = too_late(asked, started, turn.at, now, self._recent.is_held(target, turn.at))
+            if late is None:
+                self._recent.take(target, cost, away_since, turn)
+            is_paced = self._recent.paces(away_since, now)
+        self._say(is_paced, away_since, now, addrs)
+        if late is not None:
+            raise late
         return turn
+
+    def advice(self) -> str:
+        """What whoever finds no service may look at."""
+        if self.is_stranger_there:
+            return (
+                "Something answers there that is no Paceline gRPC port: by default 7070 is the one for workers, 7071 its page "
+                "for people"
+            )
+        return "Is `paceline serve` running, and is this its address?"
 
     def may_tell_of_wait(self, target: Target, now: float) -> bool:
         """Whether a long wait for this target has not been told of for a minute."""
@@ -128,27 +147,29 @@ class Solo:
             self._said_at = now
         how = "with this process's recent share, halved each minute" if is_paced else "unpaced, as they would without Paceline"
         log.warning(
-            "no Paceline service answers at %s (for %.0f s); calls go on %s. Is `paceline serve` running there?",
+            "no Paceline service has answered at %s for %.0f s; calls go on %s. %s",
             addrs,
-            max(now - away_since, 0.0),
+            max(now - away_since, 0.0) + self._patience,
             how,
+            self.advice(),
         )
 
 
-def too_late(asked: Asked, started: float, at: float, now: float) -> None:
-    """Denies a turn that comes after the caller has lost interest."""
+def too_late(asked: Asked, started: float, at: float, now: float, is_held: bool) -> Denied | None:
+    """The denial of a turn that comes after the caller has lost interest."""
     longest = asked.begun.max_wait
     if longest is None:
         longest = LONGEST_WAITS.get(asked.begun.priority, LONGEST_WAIT)
     if asked.deadline_at is not None and at >= asked.deadline_at:
         which = "its deadline"
     elif at > started + longest:
-        which = f"the {longest:.0f} s that it may wait"
+        which = f"the {longest:.3g} s that it may wait"
     else:
-        return
+        return None
     wait = max(at - now, 0.0)
-    raise Denied(
+    by = "by what the provider said" if is_held else "by this process's recent share"
+    return Denied(
         Reason.DEADLINE,
-        f"no Paceline service answers, and by this process's recent share the call could go in {wait:.1f} s, after {which}",
+        f"no Paceline service answers, and {by} the call could go in {wait:.1f} s, after {which}",
         retry_after=wait,
     )
