@@ -222,8 +222,20 @@ impl<S: Store> Coordinator<S> {
     /// Unknown names.
     pub async fn scope(&self, provider: &str, account: &str) -> Result<Option<ScopeView>, CallError> {
         let asked = Target { provider: provider.to_string(), account: account.to_string(), model: String::new() };
-        let target = self.settings().canonical(&asked)?;
-        Ok(self.inspect(&target).await)
+        match self.settings().canonical(&asked) {
+            Ok(target) => Ok(self.inspect(&target).await),
+            // A configuration that no longer knows it does not hide what is there.
+            Err(unknown) => self.inspect(&asked).await.map(Some).ok_or(unknown),
+        }
+    }
+
+    /// The live scopes whose calls the configuration in force refuses because it does not know their account any more, as
+    /// `provider/account`.
+    pub fn unknown_scopes(&self) -> Vec<String> {
+        let settings = self.settings();
+        let targets = self.0.handles().iter().map(Handle::target).collect::<Vec<_>>();
+        let unknown = targets.iter().filter(|target| settings.canonical(target).is_err());
+        unknown.map(|target| format!("{}/{}", target.provider, target.account)).collect()
     }
 
     /// Reads an answer without touching any state.

@@ -176,6 +176,15 @@ impl<S: Store> Reloader<S> {
                     hash = self.0.in_force.load().hash(),
                     "the new configuration is in force; no bucket was refilled"
                 );
+                let mut unknown = self.0.coordinator.unknown_scopes();
+                if !unknown.is_empty() {
+                    unknown.sort();
+                    tracing::warn!(
+                        accounts = unknown.join(", "),
+                        "the new configuration does not know accounts that are in use: their calls are refused from now on. Write them \
+                         down, or `unknown_accounts: allow` under their provider"
+                    );
+                }
             }
             Reloaded::Unchanged => tracing::info!(why, "the configuration means the same as the one in force"),
             Reloaded::Refused(errors) => {

@@ -105,3 +105,15 @@ async fn a_service_does_not_start_with_what_is_wrong() {
     let Err(error) = Server::bind(Options { overrides, ..Options::default() }).await else { panic!("the port is taken") };
     assert!(error.to_string().contains("another paceline"), "{error}");
 }
+
+/// Written down by and by: the first account that stands in the file makes all others unknown, also those that are in use.
+#[tokio::test]
+async fn an_account_that_the_file_no_longer_knows_is_still_shown() {
+    let service = Service::start().await;
+    granted(&service.limiter().await.acquire(ask("a", "m")).await.unwrap().into_inner());
+    service.folder.write("paceline.yaml", &CONFIG.replace("prod:", "staging:"));
+    until("it is applied", async || reloads(&service, "applied", 1).await).await;
+    let refused = service.limiter().await.acquire(ask("b", "m")).await.unwrap_err();
+    assert!(refused.message().contains("unknown account `prod`"), "{refused:?}");
+    assert_eq!(service.scope().await.in_flight, 1, "what was granted goes on");
+}
