@@ -8,7 +8,7 @@ from contextvars import Token
 from paceline import inherited
 from paceline.inherited import Context
 from paceline.outcomes import Abandoned, Outcome
-from paceline.reading import is_success, outcome_of
+from paceline.reading import UNKNOWN, is_success, outcome_of
 from paceline.reports import SUCCESS
 from paceline.slots import SlotView
 
@@ -53,5 +53,5 @@ class AttemptView:
 
     @staticmethod
     def _is_over(outcome: Outcome, error: BaseException | None) -> bool:
-        """Whether nothing follows, whatever the service says."""
-        return is_success(outcome) or (error is not None and not isinstance(error, Exception))
+        """Whether nothing follows, whatever the service says: sending again mends no bug."""
+        return is_success(outcome) or outcome is UNKNOWN or (error is not None and not isinstance(error, Exception))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import http.client
+import json
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
+import httpx
 import pytest
+import requests
 
 import paceline
 from paceline import Abandoned, Ask, ConnectionFailed, Denied, Priority, Reason, Response, Target, TimedOut, outcome_of
@@ -106,6 +113,23 @@ class ConnectTimeout(Exception):
     pass
 
 
+class AwsError(Exception):
+    def __init__(self, status: int) -> None:
+        about = {"HTTPStatusCode": status, "HTTPHeaders": {"retry-after": "1"}}
+        self.response = {"Error": {"Code": "ThrottlingException"}, "ResponseMetadata": about}
+
+
+class RpcError(Exception):
+    def __init__(self, status: int) -> None:
+        self.code = lambda: SimpleNamespace(value=(status, "resource exhausted"))
+
+
+def beside(context: Exception) -> Exception:
+    error = KeyError("mine")
+    error.__context__ = context
+    return error
+
+
 def wrapped(cause: Exception) -> Exception:
     error = ApiError()
     error.__cause__ = cause
@@ -126,8 +150,22 @@ def wrapped(cause: Exception) -> Exception:
         (wrapped(ReadTimeout()), TimedOut()),
         (ConnectTimeout(), ConnectionFailed()),
         (wrapped(ConnectionRefusedError()), ConnectionFailed()),
-        (ConnectionResetError(), Abandoned()),
+        (ConnectionResetError(), TimedOut()),
+        (wrapped(httpx.ReadError("")), TimedOut()),
+        (httpx.RemoteProtocolError(""), TimedOut()),
+        (httpx.UnsupportedProtocol(""), Abandoned()),
+        (requests.exceptions.ConnectionError(), TimedOut()),
+        (requests.exceptions.JSONDecodeError("", "", 0), Abandoned()),
+        (aiohttp.ServerDisconnectedError(), TimedOut()),
+        (http.client.IncompleteRead(b""), TimedOut()),
+        (OSError(errno.EHOSTUNREACH, ""), ConnectionFailed()),
+        (AwsError(429), Response(429, {"retry-after": "1"}, b"{'Code': 'ThrottlingException'}")),
+        (RpcError(8), Response(0, grpc_status=8)),
         (KeyError("mine"), Abandoned()),
+        (beside(TimeoutError()), Abandoned()),
+        (FileNotFoundError(), Abandoned()),
+        (json.JSONDecodeError("", "", 0), Abandoned()),
+        (MemoryError(), Abandoned()),
     ],
 )
 def test_what_an_attempt_brought_says_how_it_went(brought: object, outcome: object) -> None:

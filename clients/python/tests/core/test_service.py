@@ -99,14 +99,56 @@ def test_errors_are_read_and_the_last_one_is_the_callers(serve: Callable[..., Se
         limiter.call(send, ask=ask())
     assert attempts == [1, 2, 3, 4, 5], "as often as the class allows"
 
-    def fails() -> None:
-        attempts.append(0)
-        raise KeyError("mine")
 
-    attempts.clear()
+@pytest.mark.parametrize("bug", [KeyError("mine"), ValueError(), AssertionError(), MemoryError(), FileNotFoundError()])
+async def test_a_bug_is_raised_and_nothing_is_sent_again(serve: Callable[..., Service], bug: Exception) -> None:
+    service = serve(FAST)
+    limiter, aio = paceline.Limiter(service.addr), paceline.aio.Limiter(service.addr)
+    sent = []
+
+    def fails() -> None:
+        sent.append(0)
+        raise bug
+
+    async def fails_later() -> None:
+        fails()
+
+    def in_attempts() -> None:
+        for attempt in limiter.attempts(ask()):
+            with attempt:
+                fails()
+
+    async def in_attempts_later() -> None:
+        async for attempt in aio.attempts(ask()):
+            async with attempt:
+                fails()
+
+    with pytest.raises(type(bug)):
+        limiter.call(fails, ask=ask())
+    with pytest.raises(type(bug)):
+        in_attempts()
+    with pytest.raises(type(bug)):
+        await aio.call(fails_later, ask=ask())
+    with pytest.raises(type(bug)):
+        await in_attempts_later()
+    assert len(sent) == 4
+    await asyncio.to_thread(eventually, lambda: in_flight(service) == 0)
+
+
+def test_what_is_said_of_a_call_decides_and_not_what_is_raised_then(serve: Callable[..., Service]) -> None:
+    limiter = paceline.Limiter(serve(FAST).addr)
+    sent = []
+
+    def in_attempts() -> None:
+        for attempt in limiter.attempts(ask()):
+            with attempt as slot:
+                sent.append(slot.attempt)
+                slot.result(Response(503 if len(sent) < 3 else 200, {"retry-after-ms": "1"}))
+                raise KeyError("mine")
+
     with pytest.raises(KeyError):
-        limiter.call(fails, ask=ask(repeat="never"))
-    assert attempts == [0], "what may have run is not sent again"
+        in_attempts()
+    assert sent == [1, 2, 3], "503, 503, and then a bug after a success"
 
 
 async def test_attempts_and_slots_awaiting(serve: Callable[..., Service]) -> None:
