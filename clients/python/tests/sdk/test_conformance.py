@@ -20,6 +20,6 @@ def test_the_kit_finds_nothing_wrong(library: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src")}
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=180)
     found = json.loads(ended.stdout)
-    assert [one for one in found["situations"] if one["verdict"] != "ok"] == []
+    assert [one for one in found["situations"] if one["verdict"] != "ok" and not one["optional"]] == []
     assert found["pass"]
     assert len(found["situations"]) >= 17

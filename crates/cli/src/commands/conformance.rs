@@ -85,7 +85,7 @@ pub(crate) struct ConformanceArgs {
     #[arg(long, conflicts_with = "json")]
     trace: bool,
 
-    /// Print one JSON object: {"pass","situations":[{"id","title","verdict","findings":[{"rule","seen"}],"missing"}],"findings"};
+    /// Print one JSON object: {"pass","situations":[{"id","title","optional","verdict","findings":[{"rule","seen"}],"missing"}],"findings"};
     /// the addresses go to standard error.
     #[arg(long)]
     json: bool,

@@ -5,13 +5,13 @@ use std::time::Duration;
 use hyper::HeaderMap;
 use paceline_client::{Ask, End, Error, Limiter, Report, Slot};
 
-use crate::kit::{Answer, Broken, Desk, Ended, Job, send};
+use crate::kit::{Answer, Broken, Desk, Ended, Job, send, unless_left};
 
 /// Does all jobs of the kit.
 pub(crate) async fn work(desk: &Desk) {
     let limiter = Limiter::builder().addr(&desk.grpc).build().unwrap();
     while let Some(job) = desk.job().await {
-        let ended = one(&limiter, &job).await;
+        let ended = unless_left(&job, one(&limiter, &job)).await;
         desk.done(&job, ended).await;
     }
 }

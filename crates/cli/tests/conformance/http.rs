@@ -6,7 +6,7 @@ use paceline_client::http::{Outgoing, Pacing, llm_usage};
 use paceline_client::{Ask, Error, Limiter};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 
-use crate::kit::{Desk, Ended, Job};
+use crate::kit::{Desk, Ended, Job, unless_left};
 
 /// Does all jobs of the kit.
 pub(crate) async fn work(desk: &Desk) {
@@ -18,7 +18,7 @@ pub(crate) async fn work(desk: &Desk) {
             Some(ask.deadline(Duration::from_secs(60)))
         });
         let client = ClientBuilder::new(reqwest::Client::new()).with(pacing.usage(llm_usage)).build();
-        let ended = one(&client, &job).await;
+        let ended = unless_left(&job, one(&client, &job)).await;
         desk.done(&job, ended).await;
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -36,6 +37,7 @@ pub(crate) struct Job {
     pub(crate) url: String,
     pub(crate) body: String,
     pub(crate) stream: bool,
+    pub(crate) cancel_after_ms: Option<u64>,
 }
 
 /// How a job ended.
@@ -43,6 +45,7 @@ pub(crate) enum Ended {
     Answered(u16),
     Denied,
     Failed,
+    Cancelled,
 }
 
 impl Kit {
@@ -97,6 +100,7 @@ impl Desk {
             Ended::Answered(status) => json!({"outcome": "answered", "status": status}),
             Ended::Denied => json!({"outcome": "denied"}),
             Ended::Failed => json!({"outcome": "failed"}),
+            Ended::Cancelled => json!({"outcome": "cancelled"}),
         };
         let path = format!("/done/{}", job.id);
         // After the last one the kit may be gone already.
@@ -110,6 +114,14 @@ impl Drop for Kit {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Makes a call for a caller who leaves when the job says so.
+pub(crate) async fn unless_left(job: &Job, call: impl Future<Output = Ended>) -> Ended {
+    match job.cancel_after_ms {
+        None => call.await,
+        Some(after) => tokio::time::timeout(Duration::from_millis(after), call).await.unwrap_or(Ended::Cancelled),
     }
 }
 

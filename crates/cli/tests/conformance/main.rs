@@ -16,6 +16,8 @@ async fn a_worker_with_our_client_passes() {
     client::work(&kit.desk).await;
     let judged = kit.judged();
     assert_eq!(judged["pass"], true, "{judged:#}");
+    let all_seen = judged["situations"].as_array().unwrap().iter().all(|one| one["verdict"] == "ok");
+    assert!(all_seen, "{judged:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -24,6 +26,8 @@ async fn a_program_with_our_middleware_passes() {
     http::work(&kit.desk).await;
     let judged = kit.judged();
     assert_eq!(judged["pass"], true, "{judged:#}");
+    let all_seen = judged["situations"].as_array().unwrap().iter().all(|one| one["verdict"] == "ok");
+    assert!(all_seen, "{judged:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,6 +36,8 @@ async fn the_loop_of_the_manual_passes() {
     plain::work(&kit.desk, Habits::default()).await;
     let judged = kit.judged();
     assert_eq!(judged["pass"], true, "{judged:#}");
+    let all_seen = judged["situations"].as_array().unwrap().iter().all(|one| one["verdict"] == "ok");
+    assert!(all_seen, "{judged:#}");
 }
 
 /// The rules that a worker breaks in a situation.
@@ -100,6 +106,12 @@ async fn who_sends_what_was_denied_is_caught() {
     caught(Habits { ignores_denials: true, ..Habits::default() }, &[("denied", "rule 9")]).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_nothing_back_is_caught() {
+    let expected = [("leave-line", "rule 6"), ("leave-slot", "rule 6")];
+    caught(Habits { leaves_things: true, ..Habits::default() }, &expected).await;
+}
+
 /// What is found about a worker in a process of its own: this test program again, in [`worker_process`].
 #[cfg(unix)]
 fn in_a_process(habit: &str, only: &str) -> Value {
@@ -124,6 +136,8 @@ async fn worker_process() {
 async fn a_process_may_stand_still_and_may_be_killed() {
     let judged = in_a_process("none", "stopped,killed,after");
     assert_eq!(judged["pass"], true, "{judged:#}");
+    let all_seen = judged["situations"].as_array().unwrap().iter().all(|one| one["verdict"] == "ok");
+    assert!(all_seen, "{judged:#}");
 }
 
 #[cfg(unix)]

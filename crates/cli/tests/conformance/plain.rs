@@ -1,15 +1,19 @@
 //! The loop of docs/workers.md in plain gRPC, with habits that it may be given to be a bad worker.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use paceline_proto::v1::acquire_response::Outcome as Decision;
 use paceline_proto::v1::rate_limiter_client::RateLimiterClient;
-use paceline_proto::v1::{AcquireRequest, Grant, Header, Outcome, ReportRequest, ReportResponse, RetryAsk, Target, Verdict};
+use paceline_proto::v1::release_request::What as Held;
+use paceline_proto::v1::{
+    AcquireRequest, Grant, Header, Outcome, ReleaseRequest, ReportRequest, ReportResponse, RetryAsk, Target, Verdict,
+};
 use tokio::time::{Instant, sleep, sleep_until};
 use tonic::transport::Channel;
 
-use crate::kit::{Answer, Broken, Desk, Ended, Job, send};
+use crate::kit::{Answer, Broken, Desk, Ended, Job, send, unless_left};
 
 /// What a worker does otherwise than it should.
 #[derive(Clone, Debug)]
@@ -23,6 +27,7 @@ pub(crate) struct Habits {
     pub(crate) new_names: bool,
     pub(crate) ignores_denials: bool,
     pub(crate) counts_names: bool,
+    pub(crate) leaves_things: bool,
 }
 
 impl Default for Habits {
@@ -37,6 +42,7 @@ impl Default for Habits {
             new_names: false,
             ignores_denials: false,
             counts_names: false,
+            leaves_things: false,
         }
     }
 }
@@ -44,14 +50,19 @@ impl Default for Habits {
 struct Worker {
     service: RateLimiterClient<Channel>,
     habits: Habits,
+    /// What it was given last.
+    held: Mutex<Option<Held>>,
 }
 
 /// Does all jobs of the kit.
 pub(crate) async fn work(desk: &Desk, habits: Habits) {
     let channel = Channel::from_shared(format!("http://{}", desk.grpc)).unwrap().connect_lazy();
-    let worker = Worker { service: RateLimiterClient::new(channel), habits };
+    let worker = Worker { service: RateLimiterClient::new(channel), habits, held: Mutex::default() };
     while let Some(job) = desk.job().await {
-        let ended = worker.call(&job).await;
+        let ended = unless_left(&job, worker.call(&job)).await;
+        if matches!(ended, Ended::Cancelled) {
+            worker.give_back().await;
+        }
         desk.done(&job, ended).await;
     }
 }
@@ -78,6 +89,11 @@ impl Worker {
             let (decision, received) = match answer.take() {
                 Some(next) => (next, Instant::now()),
                 None => self.acquire(&mut ask).await,
+            };
+            *self.held.lock().unwrap() = match &decision {
+                Decision::Grant(grant) => Some(Held::LeaseId(grant.lease_id.clone())),
+                Decision::Queued(queued) => Some(Held::Ticket(queued.ticket.clone())),
+                Decision::Denial(_) => None,
             };
             let grant = match decision {
                 Decision::Denial(_) if self.habits.ignores_denials => Grant::default(),
@@ -108,6 +124,14 @@ impl Worker {
             ask.ticket.clear();
             self.rename(&mut ask);
             answer = said.next.and_then(|next| next.outcome);
+        }
+    }
+
+    /// What was not used goes back.
+    async fn give_back(&self) {
+        let what = self.held.lock().unwrap().take();
+        if !self.habits.leaves_things && what.is_some() {
+            self.service.clone().release(ReleaseRequest { what }).await.unwrap();
         }
     }
 

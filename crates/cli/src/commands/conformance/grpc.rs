@@ -1,5 +1,6 @@
 //! The kit as the service: all ways of the contract, answered by the stage. Thin.
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use paceline_proto::v1::{
     ReportRequest, ReportResponse, SessionRequest, SessionResponse, Shadow,
 };
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
@@ -81,15 +83,17 @@ impl Service {
     }
 
     /// Hears one call of a Session, in the order of the stream, and answers it in its own time.
-    fn session_call(&self, id: u64, call: Call, out: &Answers) {
+    fn session_call(&self, id: u64, call: Call, out: &Answers, waiting: &mut Waiting) {
         let (service, out) = (self.clone(), out.clone());
         match call {
             Call::Acquire(request) => {
                 let first = self.stage.ask(Way::Session, &request);
-                tokio::spawn(async move {
+                let job = request.target.as_ref().map_or("", |target| target.model.as_str()).to_owned();
+                let task = tokio::spawn(async move {
                     let answer = service.session_acquire(id, request, first, &out).await;
                     send(&out, id, answer.map(SessionAnswer::Acquire));
                 });
+                waiting.insert(id, (job, task));
             }
             Call::Report(request) => {
                 let said = self.stage.report(Way::Session, &request);
@@ -99,7 +103,14 @@ impl Service {
                 });
             }
             Call::Release(request) => send(&out, id, self.release_one(request).map(SessionAnswer::Release)),
-            Call::Cancel(_) => send(&out, id, Err(Status::cancelled("cancelled"))),
+            Call::Cancel(_) => {
+                // One that has had its last answer is not answered again.
+                if let Some((job, task)) = waiting.remove(&id).filter(|(_, task)| !task.is_finished()) {
+                    task.abort();
+                    self.stage.released(&job, "");
+                    send(&out, id, Err(Status::cancelled("cancelled")));
+                }
+            }
         }
     }
 
@@ -125,6 +136,9 @@ impl Service {
         self.say(&job, second, &request).await
     }
 }
+
+/// The asks of a Session by their number: whose, and who answers them.
+type Waiting = HashMap<u64, (String, JoinHandle<()>)>;
 
 /// Where the answers of a Session go.
 type Answers = mpsc::UnboundedSender<Result<SessionResponse, Status>>;
@@ -174,11 +188,12 @@ impl RateLimiter for Service {
         let (out, answers) = mpsc::unbounded_channel();
         let service = self.clone();
         tokio::spawn(async move {
+            let mut waiting = Waiting::new();
             while let Some(Ok(message)) = calls.next().await {
                 let more = message.more.into_iter().map(|more| (more.correlation_id, more.call));
                 for (id, call) in std::iter::once((message.correlation_id, message.call)).chain(more) {
                     if let Some(call) = call {
-                        service.session_call(id, call, &out);
+                        service.session_call(id, call, &out, &mut waiting);
                     }
                 }
             }

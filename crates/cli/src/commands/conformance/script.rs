@@ -96,6 +96,8 @@ pub(super) enum Ends {
     Answered(u16),
     Denied,
     Failed,
+    /// Its caller leaves before it is sent; not every adapter can do that.
+    Left,
     /// Not at all: the process is killed.
     Killed,
 }
@@ -107,6 +109,8 @@ pub(super) struct Situation {
     /// What is tried, in a few words.
     pub(super) title: &'static str,
     pub(super) is_stream: bool,
+    /// So long after the job was fetched its caller leaves.
+    pub(super) leaves_after: Option<Duration>,
     /// Whether the provider of this job is nobody: a port where nothing listens.
     pub(super) is_unreachable: bool,
     /// To each ask its answer, in order; the last one to all further ones.
@@ -126,6 +130,7 @@ impl Situation {
             title,
             asks,
             is_stream: false,
+            leaves_after: None,
             is_unreachable: false,
             replies: vec![Reply::OK],
             reports: Vec::new(),
@@ -133,6 +138,11 @@ impl Situation {
             ends: Ends::Answered(200),
             act: None,
         }
+    }
+
+    /// Whether it may remain unseen: not every adapter can do what it takes.
+    pub(super) fn is_optional(&self) -> bool {
+        self.ends == Ends::Left
     }
 
     fn replies(self, replies: Vec<Reply>) -> Self {
@@ -157,8 +167,26 @@ pub(super) fn situations() -> Vec<Situation> {
     let mut all = asking();
     all.extend(reporting());
     all.extend(refusals());
+    all.extend(leaving());
     all.extend(accidents());
     all
+}
+
+/// A caller that leaves before its call is sent.
+fn leaving() -> Vec<Situation> {
+    let leaves = |id, title, asks| Situation {
+        leaves_after: Some(ms(400)),
+        ..Situation::new(id, title, asks).needs(vec![Need::Asks(1)]).ends(Ends::Left)
+    };
+    let at_once = Say::grant(Duration::ZERO);
+    vec![
+        leaves(
+            "leave-line",
+            "a caller that leaves while it waits in line",
+            vec![Say::Queue { come_back_in: ms(2_000) }, at_once],
+        ),
+        leaves("leave-slot", "a caller that leaves before its slot is due", vec![Say::grant(ms(2_000))]),
+    ]
 }
 
 /// What happens to a process.

@@ -17,7 +17,12 @@ pub(super) struct Outcome<'a> {
 impl Outcome<'_> {
     /// Whether nothing is wrong and everything was seen.
     pub(super) fn is_good(&self) -> bool {
-        self.stray.is_empty() && self.judged.iter().all(|(_, judgement)| judgement.verdict == Verdict::Ok)
+        let is_good = |(situation, judgement): &(&Situation, Judgement)| match judgement.verdict {
+            Verdict::Ok => true,
+            Verdict::Wrong => false,
+            Verdict::NotSeen => situation.is_optional(),
+        };
+        self.stray.is_empty() && self.judged.iter().all(is_good)
     }
 
     fn count(&self, verdict: Verdict) -> usize {
@@ -36,7 +41,10 @@ impl Outcome<'_> {
         let (name, title) = (widest(|situation| situation.id.len()), widest(|situation| situation.title.chars().count()));
         let mut text = String::new();
         for (situation, judgement) in &self.judged {
-            let verdict = word(judgement.verdict);
+            let verdict = match judgement.verdict {
+                Verdict::NotSeen if situation.is_optional() => "not seen (need not be)",
+                verdict => word(verdict),
+            };
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{:name$}  {:title$}  {verdict}", situation.id, situation.title);
             judgement.findings.iter().for_each(|finding| write_finding(&mut text, finding));
@@ -62,6 +70,7 @@ impl Outcome<'_> {
             json!({
                 "id": situation.id,
                 "title": situation.title,
+                "optional": situation.is_optional(),
                 "verdict": word(judgement.verdict).replace(' ', "_").to_lowercase(),
                 "findings": judgement.findings.iter().map(finding).collect::<Vec<_>>(),
                 "missing": judgement.missing,

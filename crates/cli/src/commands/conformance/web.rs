@@ -61,6 +61,7 @@ fn job_of(situation: &Situation, address: SocketAddr) -> Value {
         "model": situation.id,
         "tokens": 20,
         "deadline_ms": 60_000,
+        "cancel_after_ms": situation.leaves_after.map(|after| after.as_millis()),
         "url": format!("{base}/call/{}", situation.id),
         "headers": {"authorization": format!("Bearer {SECRET}"), "content-type": "application/json"},
         "body": body.to_string(),
@@ -79,10 +80,12 @@ struct Ended {
 async fn done(State(desk): State<Desk>, Path(id): Path<String>, body: Bytes) -> Response<Body> {
     let wrong = |problem: &str| reply(StatusCode::BAD_REQUEST, &json!({"error": problem}));
     let Ok(ended) = serde_json::from_slice::<Ended>(&body) else {
-        return wrong("say how it ended: {\"outcome\": \"answered\", \"status\": 200}; outcome is answered, denied or failed");
+        return wrong(
+            "say how it ended: {\"outcome\": \"answered\", \"status\": 200}; outcome is answered, denied, failed or cancelled",
+        );
     };
-    if !["answered", "denied", "failed"].contains(&ended.outcome.as_str()) {
-        return wrong("outcome is answered, denied or failed");
+    if !["answered", "denied", "failed", "cancelled"].contains(&ended.outcome.as_str()) {
+        return wrong("outcome is answered, denied, failed or cancelled");
     }
     if desk.stage.done(&id, ended.outcome, ended.status) {
         empty(StatusCode::NO_CONTENT)

@@ -270,19 +270,25 @@ impl Walk<'_> {
                 .findings
                 .add(Rule::Number(6), "released the lease of a call that was sent: the provider has probably counted it"),
             Now::Granted { grant, sent: 0, .. } if grant.lease == lease => self.now = Now::Over { given_up: false },
+            Now::Queued { .. } if lease.is_empty() => self.now = Now::Over { given_up: false },
             _ => {}
         }
     }
 
     /// What is left when the job is over.
     fn end(&mut self, events: &[&Event]) {
-        let is_done = events.iter().any(|event| matches!(event.what, What::Done { .. }));
-        if !is_done {
+        let Some(outcome) = events.iter().find_map(|event| match &event.what {
+            What::Done { outcome, .. } => Some(outcome.as_str()),
+            _ => None,
+        }) else {
             return;
-        }
+        };
         match &self.now {
             Now::Granted { sent: 0, grant, .. } if !is_reported(events, &grant.lease) => {
                 self.findings.add(Rule::Number(6), "the job ended with a grant that was neither used nor released")
+            }
+            Now::Queued { .. } if outcome == "cancelled" => {
+                self.findings.add(Rule::Number(6), "its caller left the line, and its place was not given back")
             }
             Now::Queued { .. } => self
                 .findings

@@ -162,6 +162,8 @@ fn ending(situation: &Situation, events: &[&Event], findings: &mut Findings) {
         Ends::Answered(expected) if outcome == "answered" && status == expected => {}
         Ends::Denied if outcome == "denied" => {}
         Ends::Failed if outcome == "failed" => {}
+        // An adapter that cannot do it; what else it did wrong is found all the same.
+        Ends::Left => {}
         // It may have got that far before it was killed.
         Ends::Killed => {}
         Ends::Answered(expected) if expected >= 400 => findings.add(
@@ -206,6 +208,10 @@ fn missing(situation: &Situation, events: &[&Event]) -> Vec<String> {
         Ends::Killed => count(|what| matches!(what, What::Killed)),
         _ => count(|what| matches!(what, What::Done { .. })),
     };
+    let has_left = count(|what| matches!(what, What::Done { outcome, .. } if outcome == "cancelled")) > 0;
+    if situation.ends == Ends::Left && ended > 0 && !has_left {
+        missing.push("the adapter does not know cancel_after_ms".to_owned());
+    }
     if ended == 0 {
         missing.push("the job did not end".to_owned());
     }

@@ -339,6 +339,35 @@ fn a_stream_is_reported_at_its_first_byte_and_at_its_end() {
 }
 
 #[test]
+fn who_leaves_gives_back_what_it_held() {
+    let line = || {
+        let mut story = Story::of("leave-line");
+        let queued = Answer::Queued { ticket: b"a".to_vec(), come_back_in: ms(2_000) };
+        story.asks(0, |_| {}).at(0, What::Answered(queued)).ends(400, "cancelled", 0);
+        story
+    };
+    let mut good = line();
+    good.at(410, What::Released { lease: String::new() }).is_good();
+    line().breaks(Rule::Number(6), "its place was not given back");
+
+    let slot = || {
+        let mut story = Story::of("leave-slot");
+        story.asks(0, |_| {}).granted(0, "kit.leave-slot.1", 2_000).ends(400, "cancelled", 0);
+        story
+    };
+    let mut good = slot();
+    good.at(410, What::Released { lease: "kit.leave-slot.1".to_owned() }).is_good();
+    slot().breaks(Rule::Number(6), "neither used nor released");
+
+    // An adapter that cannot leave makes the call: nothing is said of it.
+    let mut stays = Story::of("leave-slot");
+    stays.asks(0, |_| {}).granted(0, "kit.leave-slot.1", 2_000).calls(2_001, 1, 200);
+    stays.reports(2_002, "kit.leave-slot.1", 200, done(), |_| {}).ends(2_003, "answered", 200);
+    assert_eq!(stays.judged(), (Verdict::NotSeen, Vec::new()));
+    assert!(stays.situation.is_optional());
+}
+
+#[test]
 fn what_was_not_seen_is_not_called_good() {
     let mut story = Story::of("retry");
     assert_eq!(Story { events: Vec::new(), ..Story::of("plain") }.judged().0, Verdict::NotSeen);
