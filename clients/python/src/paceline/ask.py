@@ -53,6 +53,8 @@ class Ask:
     """The ``request_id`` of the call that this one is made for."""
     repeat: Repeat | str | None = None
     """Whether sending it twice does harm."""
+    attempts: int | None = None
+    """How often it is sent at most, if its class allows as many; 1: once, whatever comes."""
     request_id: str | None = None
     """An identifier of one's own, unique in the tenant, 1 to 128 characters; a random one otherwise."""
     fallbacks: Sequence[Target] = ()

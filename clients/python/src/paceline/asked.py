@@ -22,7 +22,7 @@ _NO_DEFAULTS = Ask("")
 class Begun:
     """What all attempts of a call have in common, and all calls of the same ask in the same context."""
 
-    __slots__ = ("cost", "encoded", "fallbacks", "max_wait", "priority", "target")
+    __slots__ = ("attempts", "cost", "encoded", "fallbacks", "max_wait", "priority", "target")
 
     def __init__(self, ask: Ask, context: Context, settings: Settings, defaults: Ask) -> None:
         account = _first(ask.account, context.account, settings.account) or ""
@@ -33,6 +33,7 @@ class Begun:
         self.fallbacks = bool(ask.fallbacks)
         self.priority = Priority.UNSPECIFIED if priority is None else Priority.read(priority)
         self.max_wait: float | None = _first(ask.max_wait, context.max_wait, defaults.max_wait)
+        self.attempts: int | None = _first(ask.attempts, context.attempts, defaults.attempts)
         labels = ask.labels
         if defaults.labels or context.labels:
             labels = {**defaults.labels, **context.labels, **labels}
@@ -72,6 +73,11 @@ class Asked:
         self.ticket = b""
         """The place that a Queued answer gave."""
         self.previous_lease_id = previous_lease_id
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the caller wants no attempt after this one."""
+        return self.begun.attempts is not None and self.attempt >= self.begun.attempts
 
     def encoded(self, now: float) -> bytes:
         """The request as it is to be sent at `now`: the time left counts from then; over is zero, which is not absent."""

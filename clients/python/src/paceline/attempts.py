@@ -52,6 +52,7 @@ class AttemptView:
         return SUCCESS if error is None else outcome_of(error)
 
     @staticmethod
-    def _is_over(outcome: Outcome, error: BaseException | None) -> bool:
+    def _is_over(slot: SlotView, outcome: Outcome, error: BaseException | None) -> bool:
         """Whether nothing follows, whatever the service says: sending again mends no bug."""
-        return is_success(outcome) or outcome is UNKNOWN or (error is not None and not isinstance(error, Exception))
+        is_interrupted = error is not None and not isinstance(error, Exception)
+        return is_success(outcome) or outcome is UNKNOWN or is_interrupted or slot.is_last

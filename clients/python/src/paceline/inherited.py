@@ -29,6 +29,7 @@ class Context(NamedTuple):
     deadline_at: float | None = None
     """By ``time.monotonic()``."""
     labels: Mapping[str, str] = _NO_LABELS
+    attempts: int | None = None
     slot: SlotView | None = None
     """The slot under which the code here sends."""
 
@@ -53,11 +54,13 @@ def context(
     labels: Mapping[str, str] | None = None,
     parent: str | None = None,
     repeat: Repeat | str | None = None,
+    attempts: int | None = None,
 ) -> Iterator[None]:
     """What is set here holds for all calls made inside, also by libraries that know nothing of Paceline.
 
     ``deadline`` is in seconds from now; of several around one another the earliest counts. Labels are added to those outside.
-    Works in threads and tasks alike: a task inherits it when it is made, a thread does not.
+    ``attempts`` bounds how often each call is sent. Works in threads and tasks alike: a task inherits it when made, a thread
+    does not.
     """
     outer = current.get()
     ends = None if deadline is None else time.monotonic() + deadline
@@ -70,6 +73,7 @@ def context(
         parent=outer.parent if parent is None else parent,
         deadline_at=earlier(outer.deadline_at, ends),
         labels={**outer.labels, **labels} if labels else outer.labels,
+        attempts=outer.attempts if attempts is None else attempts,
         slot=outer.slot,
     )
     token = current.set(inner)
@@ -91,9 +95,9 @@ def sending(slot: SlotView) -> Iterator[None]:
 
 def enter(slot: SlotView) -> Token[Context]:
     """The same until `current` is reset with what this returns."""
-    account, tenant, priority, max_wait, repeat, _, ends, labels, _ = current.get()
+    account, tenant, priority, max_wait, repeat, _, ends, labels, attempts, _ = current.get()
     ends = earlier(ends, slot.deadline_at)
-    return current.set(Context(account, tenant, priority, max_wait, repeat, slot.request_id, ends, labels, slot))
+    return current.set(Context(account, tenant, priority, max_wait, repeat, slot.request_id, ends, labels, attempts, slot))
 
 
 def current_slot() -> SlotView | None:

@@ -109,7 +109,7 @@ class Attempt(AttemptView):
         self._leave()
         slot = self.slot
         outcome = self._outcome(slot, error)
-        if outcome is not None and self._is_over(outcome, error):
+        if outcome is not None and self._is_over(slot, outcome, error):
             slot.settle(outcome)
         elif outcome is not None:
             try:

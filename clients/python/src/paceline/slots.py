@@ -50,6 +50,11 @@ class SlotView:
         return self._given.asked.attempt
 
     @property
+    def is_last(self) -> bool:
+        """Whether the caller wants no attempt after this one, whatever comes."""
+        return self._given.asked.is_last
+
+    @property
     def lease_id(self) -> str:
         """The lease; opaque, and empty where the service did not give the slot."""
         return self._given.lease.id if self._given.lease is not None else ""
@@ -172,6 +177,11 @@ class CallView:
         return self._state.asked.attempt
 
     @property
+    def is_last(self) -> bool:
+        """Whether the caller wants no attempt after this one."""
+        return self._state.asked.is_last
+
+    @property
     def deadline_at(self) -> float | None:
         """When the caller stops caring, by ``time.monotonic()``."""
         return self._state.asked.deadline_at
@@ -221,18 +231,20 @@ class LimiterView:
         mode: str | None = None,
         priority: Priority | str | None = None,
         max_wait: float | None = None,
+        attempts: int | None = None,
         go_on_without_service: bool = True,
     ) -> None:
         """What is not given comes from the environment.
 
         ``addrs``: ``PACELINE_ADDR``, addresses of the service (``host:port``; a name may stand for several replicas).
         ``account`` and ``tenant``: ``PACELINE_ACCOUNT``, ``PACELINE_TENANT``. ``mode``: ``PACELINE_MODE``, one of ``enforce``,
-        ``shadow`` (ask beside the calls, wait for nothing) and ``off`` (do not ask). ``priority`` and ``max_wait`` are for asks
-        that name none. ``go_on_without_service``: with false, calls end in `Unreachable` when no replica answers.
+        ``shadow`` (ask beside the calls, wait for nothing) and ``off`` (do not ask). ``priority``, ``max_wait`` and
+        ``attempts`` are for asks that name none. ``go_on_without_service``: with false, calls end in `Unreachable` when no
+        replica answers.
         """
         self._settings = read(addrs, account, tenant, mode)
         read_priority = None if priority is None else Priority.read(priority)
-        self._defaults = Ask("", priority=read_priority, max_wait=max_wait)
+        self._defaults = Ask("", priority=read_priority, max_wait=max_wait, attempts=attempts)
         self._goes_on = go_on_without_service
         self._world: World | None = None
         self._engine: Engine | None = None

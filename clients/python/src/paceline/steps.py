@@ -210,6 +210,7 @@ def report(call: CallState, given: Given, said: Report, retry: bool) -> Generato
     if given.is_settled:
         raise RuntimeError("this slot's last report was made already")
     given.is_sent = True
+    retry = retry and not given.asked.is_last
     if said.is_final:
         given.is_settled = True
         call.given = None

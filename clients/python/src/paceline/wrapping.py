@@ -28,13 +28,16 @@ def wrap(
     It has the same keys, base URL, timeouts and connections. Clients: those of openai, anthropic and
     google-genai and of SDKs built like them (a client of httpx or httpx2 inside, and `copy`), clients of
     httpx and httpx2, sessions of requests and aiohttp. `provider` and `account` hold for everything that is
-    sent; `hosts` names further providers' hosts (`{"llm.internal": "openai"}`).
+    sent; `hosts` names further providers' hosts (`{"llm.internal": "openai"}`). A client of an SDK whose
+    `max_retries` is 0 sends each call once.
 
     Raises `TypeError` for anything else.
     """
     from paceline.transports.governor import governor
 
-    governs = governor(provider, account, hosts, limiter)
+    # A client that was told not to retry is to send once; it says so by a number that nobody has without having said it.
+    once = 1 if getattr(client, "max_retries", None) == 0 and hasattr(client, "copy") else None
+    governs = governor(provider, account, hosts, limiter, once)
     made: Any = None
     if _is_genai(client):
         made = _genai(client, governs)

@@ -98,6 +98,12 @@ def test_errors_are_read_and_the_last_one_is_the_callers(serve: Callable[..., Se
     with pytest.raises(ApiError):
         limiter.call(send, ask=ask())
     assert attempts == [1, 2, 3, 4, 5], "as often as the class allows"
+    attempts.clear()
+    with pytest.raises(ApiError):
+        limiter.call(send, ask=ask(attempts=2))
+    with paceline.context(attempts=1), pytest.raises(ApiError):
+        limiter.call(send, ask=ask())
+    assert attempts == [1, 2, 1], "or as the caller does"
 
 
 @pytest.mark.parametrize("bug", [KeyError("mine"), ValueError(), AssertionError(), MemoryError(), FileNotFoundError()])

@@ -91,6 +91,31 @@ def test_a_refused_call_is_sent_again_under_one_connection(service: Any, account
     eventually(lambda: used(service, account, "requests") >= 6, "six calls were not told")
 
 
+@pytest.mark.parametrize("first", [answers(429, SLOW_DOWN), answers(500, {}), drops], ids=["429", "500", "drops"])
+def test_a_client_without_retries_sends_once(service: Any, account: str, first: Any) -> None:
+    with provider(first, answers(200, CHAT)) as at:
+        client = paceline.wrap(open_ai(at, max_retries=0), hosts={at.host: "openai"})
+        with pytest.raises((openai.APIStatusError, openai.APIConnectionError)):
+            client.chat.completions.create(**ASK)
+        assert len(at.requests) == 1
+    nothing_held(service, account)
+
+
+def test_attempts_are_bounded_by_who_asks(service: Any, account: str) -> None:
+    with provider(*[answers(429, SLOW_DOWN, retry_after_ms="10")] * 9) as at:
+        client = paceline.wrap(open_ai(at, max_retries=7), hosts={at.host: "openai"})
+        with paceline.context(attempts=2), pytest.raises(openai.RateLimitError):
+            client.chat.completions.create(**ASK)
+        assert len(at.requests) == 2
+        bounded = paceline.wrap(open_ai(at), hosts={at.host: "openai"}, limiter=paceline.Limiter(attempts=3))
+        with pytest.raises(openai.RateLimitError):
+            bounded.chat.completions.create(**ASK)
+        assert len(at.requests) == 5
+        with pytest.raises(openai.RateLimitError):
+            client.chat.completions.create(**ASK)
+        assert len(at.requests) > 7, "as often as its class allows; the SDK's own number says nothing"
+
+
 async def test_the_same_for_asyncio(service: Any, account: str) -> None:
     with provider(*REFUSED_ONCE) as at:
         made = paceline.aio.httpx(hosts={at.host: "openai"})

@@ -116,6 +116,7 @@ def ask_of(plan: Plan, policy: Policy, limiter_account: str) -> Ask:
         cost=dict(plan.cost),
         cost_estimated=True,
         repeat=repeat,
+        attempts=policy.attempts,
     )
 
 
@@ -147,7 +148,6 @@ async def carry(seen: Seen, plan: Plan, port: Port[A], line: Line) -> A:
 async def _attempts(seen: Seen, plan: Plan, port: Port[A], line: Line, enforced: bool) -> A:
     last: Last | None = None
     error: Exception | None = None
-    retry = enforced and port.replayable
     attempt = 0
     while True:
         attempt += 1
@@ -160,6 +160,8 @@ async def _attempts(seen: Seen, plan: Plan, port: Port[A], line: Line, enforced:
                 raise error from denied
             return _denied(plan, port, line, denied, last)
         slot.sent()
+        # Who wants no further attempt needs nobody's verdict.
+        retry = enforced and port.replayable and not slot.is_last
         extra = (("paceline-request-id", line.request_id), ("paceline-attempts", str(attempt))) if enforced else ()
         try:
             answer = await port.send()
@@ -173,22 +175,19 @@ async def _attempts(seen: Seen, plan: Plan, port: Port[A], line: Line, enforced:
             outcome = port.outcome_of(problem)
             if outcome is None:
                 raise
-            reported = await line.report(slot, outcome, retry)
-            if reported.again:
+            if retry and (await line.report(slot, outcome, retry)).again:
                 last, error = None, problem
                 continue
+            slot.settle(outcome)
             line.close()
             if enforced:
                 _remember(seen, problem)
             raise
         said = _response(facts, body, plan)
-        if _worth_asking(facts, body):
-            reported = await line.report(slot, said, retry)
-            if reported.again:
-                last, error = Last(facts.status, body), None
-                continue
-        else:
-            slot.settle(said)
+        if retry and _worth_asking(facts, body) and (await line.report(slot, said, retry)).again:
+            last, error = Last(facts.status, body), None
+            continue
+        slot.settle(said)
         line.close()
         if enforced and facts.status >= 400:
             extra = (*extra, ("x-should-retry", "false"))

@@ -89,9 +89,10 @@ def governor(
     account: str | None = None,
     hosts: Mapping[str, str] | None = None,
     limiter: Any = None,
+    attempts: int | None = None,
 ) -> Governor:
     """A governor; hosts given here go before those of the environment. Raises `WrongSetting` for hosts that
     cannot be read.
     """
     named = {host.lower(): name for host, name in (hosts or {}).items()}
-    return Governor(Policy(provider, account, {**hosts_from(os.environ), **named}), limiter)
+    return Governor(Policy(provider, account, {**hosts_from(os.environ), **named}, attempts), limiter)
