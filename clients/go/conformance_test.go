@@ -42,6 +42,7 @@ type job struct {
 	Model      string            `json:"model"`
 	Tokens     uint64            `json:"tokens"`
 	DeadlineMS int64             `json:"deadline_ms"`
+	CancelMS   *int64            `json:"cancel_after_ms"`
 	URL        string            `json:"url"`
 	Headers    map[string]string `json:"headers"`
 	Body       string            `json:"body"`
@@ -88,6 +89,10 @@ func work(kit string) error {
 func (job job) run(limiter *Limiter) ended {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(job.DeadlineMS)*time.Millisecond)
 	defer cancel()
+	if job.CancelMS != nil {
+		left := time.AfterFunc(time.Duration(*job.CancelMS)*time.Millisecond, cancel)
+		defer left.Stop()
+	}
 	last := ended{Outcome: "failed"}
 	ask := Ask{Provider: job.Provider, Account: job.Account, Model: job.Model, Cost: map[string]uint64{"tokens": job.Tokens}}
 	_, err := limiter.Call(ctx, ask, func(ctx context.Context, slot *Slot) (Report, error) {
@@ -100,6 +105,9 @@ func (job job) run(limiter *Limiter) ended {
 	var denied *Denied
 	if errors.As(err, &denied) {
 		return ended{Outcome: "denied"}
+	}
+	if errors.Is(err, context.Canceled) {
+		return ended{Outcome: "cancelled"}
 	}
 	return last
 }

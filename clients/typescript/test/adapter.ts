@@ -8,6 +8,7 @@ interface Job {
   model: string;
   tokens: number;
   deadline_ms: number;
+  cancel_after_ms: number | null;
   url: string;
   headers: Record<string, string>;
   body: string;
@@ -15,7 +16,7 @@ interface Job {
 }
 
 interface Ended {
-  outcome: "answered" | "denied" | "failed";
+  outcome: "answered" | "denied" | "failed" | "cancelled";
   status?: number;
 }
 
@@ -27,15 +28,15 @@ function askOf(job: Job) {
   return { provider, account, model, cost: { tokens }, deadlineMs };
 }
 
-async function byFetch(job: Job): Promise<Ended> {
+async function byFetch(job: Job, signal?: AbortSignal): Promise<Ended> {
   const paced = pacedFetch(limiter, () => askOf(job));
-  const response = await paced(job.url, { method: "POST", headers: job.headers, body: job.body });
+  const response = await paced(job.url, { method: "POST", headers: job.headers, body: job.body, ...(signal && { signal }) });
   const text = await response.text();
   return text.includes('"code":"paceline_') ? { outcome: "denied" } : { outcome: "answered", status: response.status };
 }
 
-async function byCall(job: Job): Promise<Ended> {
-  const called = await limiter.call(askOf(job), async (slot) => {
+async function byCall(job: Job, signal?: AbortSignal): Promise<Ended> {
+  const called = await limiter.call({ ...askOf(job), ...(signal && { signal }) }, async (slot) => {
     const response = await fetch(job.url, { method: "POST", headers: job.headers, body: job.body, signal: slot.signal });
     return job.stream ? stream(slot, response) : whole(response);
   });
@@ -68,7 +69,9 @@ for (;;) {
   const answer = await fetch(`${kit}/job`);
   if (answer.status === 204) break;
   const job = (await answer.json()) as Job;
-  const ended = await send(job).catch((error: unknown): Ended => {
+  const leaves = job.cancel_after_ms === null ? undefined : AbortSignal.timeout(job.cancel_after_ms);
+  const ended = await send(job, leaves).catch((error: unknown): Ended => {
+    if (leaves?.aborted) return { outcome: "cancelled" };
     if (!(error instanceof Denied)) console.error(job.id, failed(error).outcome, String(error));
     return { outcome: error instanceof Denied ? "denied" : "failed" };
   });
