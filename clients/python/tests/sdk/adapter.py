@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextvars
 import json
 import os
@@ -15,6 +16,10 @@ from typing import Any
 import paceline
 
 KIT = os.environ["KIT_URL"]
+
+
+class Left(Exception):
+    """The caller of the job has gone, as the job says."""
 
 
 def of_the_kit(path: str, body: object = None) -> Any:
@@ -31,6 +36,8 @@ def done(job: dict[str, Any], send: Any) -> dict[str, Any]:
     with context:
         try:
             status, denied = send(job)
+        except Left:
+            return {"outcome": "cancelled"}
         except Exception as problem:
             print(repr(problem), file=sys.stderr)
             return {"outcome": "failed"}
@@ -68,7 +75,13 @@ def by_asyncio(client: Any, loop: asyncio.AbstractEventLoop) -> Any:
         return await context.run(loop.create_task, sent(job))
 
     def send(job: dict[str, Any]) -> tuple[int, bool]:
-        return asyncio.run_coroutine_threadsafe(within(contextvars.copy_context(), job), loop).result()
+        running = asyncio.run_coroutine_threadsafe(within(contextvars.copy_context(), job), loop)
+        leaves_after = job["cancel_after_ms"]
+        try:
+            return running.result(None if leaves_after is None else leaves_after / 1000)
+        except concurrent.futures.TimeoutError:
+            running.cancel()
+            raise Left from None
 
     return send
 
