@@ -97,24 +97,35 @@ impl<S: Store> Coordinator<S> {
         let ledgers = inner.ledgers().all();
         let mut problem = self.name_scopes(&ledgers).await.err();
         let mut failures = 0;
-        'rounds: for (key, ledger) in &ledgers {
-            for addition in ledger.with(|pages| pages.take(inner.replica)) {
-                let (hour, number) = (addition.hour, addition.number);
-                match inner.store.add_tally(key, addition).await {
-                    Ok(()) => ledger.with(|pages| pages.written(hour, number)),
-                    Err(error) => {
-                        problem = Some(CallError::Unavailable(error.to_string()));
-                        failures += 1;
-                        if failures >= MOST_FAILURES {
-                            break 'rounds;
-                        }
-                    }
+        for (key, ledger) in &ledgers {
+            if let Err(error) = self.write_ledger(key, ledger).await {
+                problem = Some(error);
+                failures += 1;
+                if failures >= MOST_FAILURES {
+                    break;
                 }
             }
         }
         drop(ledgers);
         inner.ledgers().tidy();
         problem.map_or(Ok(()), Err)
+    }
+
+    /// Writes the pages of a scope: what was sent before and not heard of, and then what was counted since.
+    async fn write_ledger(&self, key: &ScopeKey, ledger: &Ledger) -> Result<(), CallError> {
+        let inner = self.inner();
+        let mut is_again = ledger.with(|pages| pages.has_unheard());
+        loop {
+            for addition in ledger.with(|pages| pages.take(inner.replica)) {
+                let (hour, number) = (addition.hour, addition.number);
+                let added = inner.store.add_tally(key, addition).await;
+                added.map_err(|error| CallError::Unavailable(error.to_string()))?;
+                ledger.with(|pages| pages.written(hour, number));
+            }
+            if !std::mem::take(&mut is_again) {
+                return Ok(());
+            }
+        }
     }
 
     /// Says which scopes are counted, once a day for each.

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use paceline_core::units::Span;
 use paceline_proto::convert::duration;
 use paceline_proto::v1::{GetHistoryRequest, GetHistoryResponse};
+use tonic::Code;
 
 use self::believe::{Doubt, Thresholds, doubts};
 use self::price::Price;
@@ -92,6 +93,9 @@ pub(crate) enum ReportError {
     /// The service does not tell.
     #[error(transparent)]
     Service(StatusError),
+    /// The service has no history.
+    #[error("the service at {0} is older than this command and counts nothing by hour; upgrade it first")]
+    TooOld(String),
     /// It is printed, and not to be believed.
     #[error("not believable yet: {} told above", if *.0 == 1 { "the reason is".to_owned() } else { format!("{} reasons are", .0) })]
     NotBelievable(usize),
@@ -105,7 +109,7 @@ impl ReportError {
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Service(StatusError::Address(_)) => 2,
-            Self::Service(_) => 3,
+            Self::Service(_) | Self::TooOld(_) => 3,
             Self::NotBelievable(_) | Self::Output(_) => 1,
         }
     }
@@ -137,7 +141,13 @@ impl Report {
         let summaries: Vec<Summary> = told.scopes.iter().map(Summary::of).collect();
         let total = Summary::total(&summaries);
         let mut own = Vec::new();
-        if total.watched().asks == 0 {
+        if told.scopes.is_empty() {
+            own.push(Doubt {
+                code: "nothing-counted",
+                what: "no call of such an account was counted in this time".to_owned(),
+                then: "check its name with `paceline status`, and that workers ask this service".to_owned(),
+            });
+        } else if total.watched().asks == 0 {
             own.push(Doubt {
                 code: "nothing-watched",
                 what: "no call was in shadow in this time".to_owned(),
@@ -173,7 +183,11 @@ pub(crate) async fn run(args: ReportArgs, out: &mut (dyn Write + Send)) -> Resul
     let service = status::connect(addr).await.map_err(ReportError::Service)?;
     let request = GetHistoryRequest { selector: args.scope.as_deref().map(status::selector), since: Some(duration(since)) };
     let told = service.max_decoding_message_size(MOST_ANSWER_BYTES).get_history(request).await;
-    let told = told.map_err(|status| ReportError::Service(status::failed(addr, &status)))?.into_inner();
+    let told = told.map_err(|status| match status.code() {
+        Code::Unimplemented => ReportError::TooOld(addr.to_owned()),
+        _ => ReportError::Service(status::failed(addr, &status)),
+    })?;
+    let told = told.into_inner();
     let asked = Thresholds { min_hours: args.min_hours, min_answers: args.min_answers };
     let report = Report::of(&told, now, since, asked, args.price);
     let text = if args.json { format!("{}\n", json::report(&report)) } else { people::report(&report) };

@@ -57,6 +57,11 @@ impl Pages {
         additions
     }
 
+    /// Whether something was sent and is not known to be written.
+    pub(super) fn has_unheard(&self) -> bool {
+        self.hours.values().any(|page| page.sent.is_some())
+    }
+
     /// An addition is in the store.
     pub(super) fn written(&mut self, hour: Hour, number: u64) {
         if let Some(page) = self.hours.get_mut(&hour) {

@@ -8,6 +8,7 @@ mod support;
 
 mod eviction;
 mod full;
+mod history;
 mod loading;
 mod lost_answers;
 
