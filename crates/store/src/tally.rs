@@ -4,8 +4,11 @@
 use std::collections::BTreeMap;
 
 use paceline_core::history::Hour;
-use paceline_core::units::{FleetTime, Span};
+use paceline_core::units::FleetTime;
+#[cfg(feature = "redis")]
+use paceline_core::units::Span;
 
+#[cfg(feature = "redis")]
 use crate::life::bounded;
 
 /// Named numbers; what they mean is the core's affair.
@@ -54,10 +57,12 @@ impl Day {
 }
 
 /// How long what ends at `until` lives from now on.
+#[cfg(feature = "redis")]
 pub(crate) fn life(until: FleetTime, now: FleetTime) -> Span {
     bounded(until, now).since(now)
 }
 
+#[cfg(any(test, feature = "redis"))]
 impl ScopeName {
     /// The names as bytes, whatever letters they have.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
