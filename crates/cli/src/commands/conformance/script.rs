@@ -175,7 +175,7 @@ pub(super) fn situations() -> Vec<Situation> {
 /// A caller that leaves before its call is sent.
 fn leaving() -> Vec<Situation> {
     let leaves = |id, title, asks| Situation {
-        leaves_after: Some(ms(400)),
+        leaves_after: Some(ms(1_000)),
         ..Situation::new(id, title, asks).needs(vec![Need::Asks(1)]).ends(Ends::Left)
     };
     let at_once = Say::grant(Duration::ZERO);
@@ -183,9 +183,9 @@ fn leaving() -> Vec<Situation> {
         leaves(
             "leave-line",
             "a caller that leaves while it waits in line",
-            vec![Say::Queue { come_back_in: ms(2_000) }, at_once],
+            vec![Say::Queue { come_back_in: ms(3_000) }, at_once],
         ),
-        leaves("leave-slot", "a caller that leaves before its slot is due", vec![Say::grant(ms(2_000))]),
+        leaves("leave-slot", "a caller that leaves before its slot is due", vec![Say::grant(ms(3_000))]),
     ]
 }
 
@@ -262,9 +262,9 @@ fn reporting() -> Vec<Situation> {
     let stream = |id, title, is_cut| Situation {
         is_stream: true,
         ..Situation::new(id, title, vec![at_once()])
-            .replies(vec![Reply::Stream { rest_after: ms(800), is_cut }])
+            .replies(vec![Reply::Stream { rest_after: ms(1_500), is_cut }])
             // Answered after the stream has ended: whoever does not wait for that overtakes it.
-            .reports(vec![Tell::Verdict { after: ms(1_500), verdict: Verdict::Unspecified, next: None }])
+            .reports(vec![Tell::Verdict { after: ms(2_200), verdict: Verdict::Unspecified, next: None }])
     };
     vec![
         Situation::new("report-again", "a report that nobody answers", vec![at_once()])
