@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from paceline import checks
 from paceline.words import Priority, Repeat
 
 
@@ -62,8 +63,27 @@ class Ask:
 
     def __post_init__(self) -> None:
         # An ask may be used again and again: what is done with the caller's mappings meanwhile is none of its business.
-        object.__setattr__(self, "cost", dict(self.cost))
-        object.__setattr__(self, "labels", dict(self.labels))
+        object.__setattr__(self, "cost", checks.units("cost", self.cost))
+        object.__setattr__(self, "labels", checks.labels("labels", self.labels))
+        checks.text("provider", self.provider, 'write its name in the catalogue, such as "openai"')
+        checks.text("account", self.account, "write the alias of the account")
+        checks.text("model", self.model, "write its name")
+        checks.text("tenant", self.tenant)
+        checks.text("parent", self.parent, "write the request_id of the call that this one is made for: slot.request_id")
+        checks.text("request_id", self.request_id)
+        checks.seconds("max_wait", self.max_wait)
+        checks.seconds("deadline", self.deadline, may_be_over=True)
+        checks.seconds("run_time", self.run_time)
+        checks.count("attempts", self.attempts)
+        if self.priority is not None:
+            Priority.read(self.priority)
+        if self.repeat is not None:
+            Repeat.read(self.repeat)
+        if isinstance(self.fallbacks, str) or not all(_is_target(one) for one in self.fallbacks):
+            raise TypeError(
+                f"fallbacks: {checks.shown(self.fallbacks)} are not targets; "
+                'write [paceline.Target("azure", account="prod", model="gpt-4o")]'
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_begun"}
@@ -77,3 +97,7 @@ class Ask:
                 raise TypeError(f"{named}: give them in the Ask, or a provider's name in its place")
             return what
         return cls(what, **fields)
+
+
+def _is_target(thing: object) -> bool:
+    return isinstance(thing, tuple) and len(thing) == 3 and all(isinstance(part, str) for part in thing)

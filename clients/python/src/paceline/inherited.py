@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, NamedTuple
 
+from paceline import checks
 from paceline.words import Priority, Repeat
 
 if TYPE_CHECKING:
@@ -62,6 +63,13 @@ def context(
     ``attempts`` bounds how often each call is sent. Works in threads and tasks alike: a task inherits it when made, a thread
     does not.
     """
+    checks.text("account", account, "write the alias of the account")
+    checks.text("tenant", tenant)
+    checks.text("parent", parent, "write the request_id of the call that those inside are made for")
+    checks.seconds("max_wait", max_wait)
+    checks.seconds("deadline", deadline, may_be_over=True)
+    checks.count("attempts", attempts)
+    labels = None if labels is None else checks.labels("labels", labels)
     outer = current.get()
     ends = None if deadline is None else time.monotonic() + deadline
     inner = Context(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import inspect
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -54,8 +55,7 @@ class Call(CallView):
 
     def acquire(self) -> Slot:
         """Waits for the next slot and returns when the call may be sent: never before. Raises `Denied`."""
-        if self._state.given is not None:
-            raise RuntimeError("the slot before was not reported: report it, or close the call")
+        self._may_acquire()
         try:
             given = self._carry_out(steps.acquire(self._state))
         except BaseException:
@@ -171,6 +171,8 @@ class Limiter(LimiterView):
         when nothing was sent `Denied` is raised. `paceline.current_slot` has the target inside of ``fn``. A deadline that passes
         while ``fn`` runs does not interrupt it.
         """
+        if inspect.iscoroutinefunction(fn):
+            raise TypeError(f"{fn!r} is a coroutine function: call it with paceline.aio.Limiter, whose call is awaited")
         value: T
         for attempt in self.attempts(ask):
             with attempt as slot:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from paceline import checks
 from paceline.words import AnswerKind, NotApplied, Reason, Source, Verdict
 
 Headers: TypeAlias = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
@@ -34,6 +35,12 @@ class Response:
     """When it arrived, by ``time.monotonic()``; now, if it is not said."""
     final: bool = True
     """Whether nothing more will come."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.status, bool) or not isinstance(self.status, int):
+            raise TypeError(f"status: {checks.shown(self.status)} is not a number; write the HTTP status as one: 200")
+        if self.usage:
+            checks.units("usage", self.usage)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from paceline.checks import text
 from paceline.errors import WrongSetting
+from paceline.typos import told_once, told_once_of_variables
 
 DEFAULT_ADDR = "127.0.0.1:7070"
 """Where a service is looked for when nobody says."""
@@ -32,18 +34,39 @@ def read(
     tenant: str | None = None,
     mode: str | None = None,
 ) -> Settings:
-    """What is given, else what the environment says, else the defaults."""
-    if addrs is None:
-        addrs = os.environ.get("PACELINE_ADDR", "")
-    if isinstance(addrs, str):
-        addrs = [part.strip() for part in addrs.split(",")]
-    named = tuple(dict.fromkeys(authority(addr) for addr in addrs if addr.strip()))
+    """What is given, else what the environment says, else the defaults.
+
+    Raises `WrongSetting`; but in mode `off` nothing else matters, and in `shadow` an address that cannot be used is told once in
+    the log and the mode is `off`.
+    """
+    read_as = read_mode(os.environ.get("PACELINE_MODE", "") if mode is None else mode)
+    named: tuple[str, ...] = ()
+    try:
+        named = _addrs(addrs)
+    except WrongSetting as problem:
+        if read_as == "enforce":
+            raise
+        if read_as == "shadow":
+            told_once(f"{problem} (PACELINE_MODE=shadow: calls go on, and no service is told of them)")
+            read_as = "off"
+    if read_as != "off":
+        told_once_of_variables()
+        text("account", account, "write the alias of the account")
+        text("tenant", tenant)
     return Settings(
         addrs=named or (DEFAULT_ADDR,),
         account=os.environ.get("PACELINE_ACCOUNT", "") if account is None else account,
         tenant=os.environ.get("PACELINE_TENANT", "") if tenant is None else tenant,
-        mode=read_mode(os.environ.get("PACELINE_MODE", "") if mode is None else mode),
+        mode=read_as,
     )
+
+
+def _addrs(addrs: str | Sequence[str] | None) -> tuple[str, ...]:
+    if addrs is None:
+        addrs = os.environ.get("PACELINE_ADDR", "")
+    if isinstance(addrs, str):
+        addrs = [part.strip() for part in addrs.split(",")]
+    return tuple(dict.fromkeys(authority(addr) for addr in addrs if addr.strip()))
 
 
 def read_mode(said: str) -> ClientMode:

@@ -165,6 +165,14 @@ class CallView:
     def __init__(self, state: CallState, engine: Engine | None) -> None:
         self._state = state
         self._engine = engine
+        self._is_closed = False
+
+    def _may_acquire(self) -> None:
+        """Raises `RuntimeError` where the call has ended, or holds a slot."""
+        if self._is_closed:
+            raise RuntimeError("this call is closed: begin another one")
+        if self._state.given is not None:
+            raise RuntimeError("the slot before was not reported: report it, or close the call")
 
     @property
     def request_id(self) -> str:
@@ -188,6 +196,7 @@ class CallView:
 
     def close(self) -> None:
         """Gives back, or reports as abandoned, whatever is still held. May be called twice, never raises, waits for nothing."""
+        self._is_closed = True
         self._stop_waiting()
         coming, self._state.coming = self._state.coming, None
         if coming is not None and self._engine is not None:

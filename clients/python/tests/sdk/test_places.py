@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.sdk.places import _ENDPOINTS, PROVIDERS_OF_HOSTS, may_concern, place_of
-from paceline.sdk.plan import hosts_from
+from paceline.sdk.hosts import hosts_from
+from paceline.sdk.places import _ENDPOINTS, PROVIDERS, PROVIDERS_OF_HOSTS, may_concern, place_of
 from paceline.sdk.seen import Seen
 
 CATALOGUE = Path(__file__).parents[4] / "crates" / "signals" / "catalogue"
@@ -166,3 +166,8 @@ def test_what_the_catalogue_calls_safe_or_never_is_that_here() -> None:
                 assert place.repeat == repeat, (name, path)
                 read += 1
     assert read >= 9
+
+
+def test_the_names_of_the_catalogue_are_known() -> None:
+    page = (CATALOGUE.parents[2] / "docs" / "reference" / "providers.md").read_text()
+    assert set(re.findall(r"^## (\S+)$", page, re.M)) == PROVIDERS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -54,8 +55,7 @@ class Call(CallView):
 
     async def acquire(self) -> Slot:
         """Waits for the next slot and returns when the call may be sent: never before. Raises `Denied`."""
-        if self._state.given is not None:
-            raise RuntimeError("the slot before was not reported: report it, or close the call")
+        self._may_acquire()
         try:
             given = await self._carry_out(steps.acquire(self._state))
         except BaseException:
@@ -176,7 +176,10 @@ class Limiter(LimiterView):
         async for attempt in self.attempts(ask):
             async with attempt as slot:
                 try:
-                    value = await within(slot, fn(*args, **kwargs))
+                    coming = fn(*args, **kwargs)
+                    if not inspect.isawaitable(coming):
+                        raise TypeError(f"{fn!r} returned nothing to await: call it with paceline.Limiter, whose call blocks")
+                    value = await within(slot, coming)
                 except Exception as error:
                     slot.result(outcome(error))
                     raise

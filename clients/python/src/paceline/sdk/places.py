@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from paceline.sdk.seen import Seen
 
-__all__ = ["PROVIDERS_OF_HOSTS", "Family", "Place", "Repeat", "may_concern", "place_of"]
+__all__ = ["PROVIDERS", "PROVIDERS_OF_HOSTS", "Family", "Place", "Repeat", "may_concern", "place_of"]
 
 Repeat = Literal["safe", "keyed", "never"]
 Family = Literal["openai", "anthropic", "gemini", "other"]
@@ -59,6 +59,57 @@ PROVIDERS_OF_HOSTS: Mapping[str, str] = {
     "127.0.0.1:11434": "ollama",
 }
 """Hosts of providers; a star stands for anything."""
+
+
+OTHER_PROVIDERS = (
+    "azure-apim",
+    "azure-cosmos",
+    "cloudflare",
+    "discord",
+    "elevenlabs",
+    "envoy",
+    "gemini-code-assist",
+    "generic",
+    "github",
+    "gitlab",
+    "google-grpc",
+    "gravitee",
+    "grpc",
+    "hubspot",
+    "jira",
+    "kong",
+    "lemlist",
+    "linear",
+    "litellm",
+    "llm7",
+    "mailerlite",
+    "notion",
+    "okta",
+    "openai-compatible",
+    "prisjakt",
+    "pubg",
+    "rapidapi",
+    "reddit",
+    "replicate",
+    "resend",
+    "salesforce",
+    "sharepoint",
+    "shopify",
+    "slack",
+    "spotify",
+    "stripe",
+    "tei",
+    "telegram",
+    "tgi",
+    "twilio",
+    "vllm",
+    "whoop",
+    "x-twitter",
+    "zendesk",
+)
+"""The rest of the catalogue."""
+PROVIDERS = frozenset([*PROVIDERS_OF_HOSTS.values(), *OTHER_PROVIDERS])
+"""Names that the catalogue knows."""
 
 
 class Endpoint(NamedTuple):

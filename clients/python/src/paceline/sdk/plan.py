@@ -5,28 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from paceline.errors import WrongSetting
 from paceline.sdk.account import account_of, credentials_in
 from paceline.sdk.cost import cost_of
 from paceline.sdk.idempotency import key_headers
 from paceline.sdk.places import Place, place_of
 from paceline.sdk.seen import Seen
 
-__all__ = ["Plan", "Policy", "hosts_from", "plan_of"]
-
-HOSTS_VARIABLE = "PACELINE_HOSTS"
-"""Environment variable with more hosts of providers: `llm.internal=openai,127.0.0.1:8080=anthropic`."""
-
-
-def hosts_from(environment: Mapping[str, str]) -> dict[str, str]:
-    """Hosts named in the environment. Raises `WrongSetting` where one is not `HOST=PROVIDER`."""
-    hosts: dict[str, str] = {}
-    for item in filter(None, (item.strip() for item in environment.get(HOSTS_VARIABLE, "").split(","))):
-        host, _, provider = item.partition("=")
-        if not host.strip() or not provider.strip():
-            raise WrongSetting(f"{HOSTS_VARIABLE}: {item!r} is not HOST=PROVIDER, for example llm.internal=openai")
-        hosts[host.strip().lower()] = provider.strip()
-    return hosts
+__all__ = ["Plan", "Policy", "plan_of"]
 
 
 @dataclass(frozen=True)

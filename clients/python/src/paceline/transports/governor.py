@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.ask import Ask
+from paceline.checks import shown, text
+from paceline.errors import WrongSetting
+from paceline.sdk.hosts import hosts_from, hosts_given, provider_named
 from paceline.sdk.places import may_concern
-from paceline.sdk.plan import Plan, Policy, hosts_from
+from paceline.sdk.plan import Plan, Policy
 from paceline.sdk.seen import Seen
+from paceline.settings import read
 from paceline.transports.attempts import ask_of, planned
 from paceline.transports.lines import AwaitingLine, BlockingLine
+from paceline.typos import told_once
 
 __all__ = ["MOST_BUFFERED_BYTES", "Governor", "governor"]
 
@@ -26,6 +31,8 @@ class Governor:
     """Says of each request whether it is asked for, and begins its call."""
 
     policy: Policy
+    mode: str
+    """The worker's mode."""
     limiter: Any = None
     _blocking: Any = None
     _awaiting: Any = None
@@ -50,15 +57,6 @@ class Governor:
 
     def _ask(self, plan: Plan, limiter: Any) -> Ask:
         return ask_of(plan, self.policy, limiter.account)
-
-    @property
-    def mode(self) -> str:
-        """The worker's mode."""
-        if self.limiter is not None:
-            return str(self.limiter.mode)
-        from paceline.settings import read_mode
-
-        return read_mode(os.environ.get("PACELINE_MODE", ""))
 
     def _limiter(self) -> Any:
         from paceline.limiter import Limiter
@@ -91,8 +89,27 @@ def governor(
     limiter: Any = None,
     attempts: int | None = None,
 ) -> Governor:
-    """A governor; hosts given here go before those of the environment. Raises `WrongSetting` for hosts that
-    cannot be read.
+    """A governor; hosts given here go before those of the environment.
+
+    Raises `WrongSetting` where something cannot be read: at once, and not at the first call. In mode `off` nothing is read,
+    and in `shadow` what is wrong is only told in the log.
     """
-    named = {host.lower(): name for host, name in (hosts or {}).items()}
-    return Governor(Policy(provider, account, {**hosts_from(os.environ), **named}, attempts), limiter)
+    if limiter is not None:
+        from paceline.slots import LimiterView
+
+        if not isinstance(limiter, LimiterView):
+            raise TypeError(f"limiter: {shown(limiter)} is no limiter; write paceline.Limiter(...), or leave it out")
+    mode = read().mode if limiter is None else limiter.mode
+    policy = Policy()
+    if mode != "off":
+        try:
+            text("account", account, "write the alias of the account")
+            if provider is not None:
+                provider_named("provider", provider)
+            policy = Policy(provider, account, {**hosts_from(os.environ), **hosts_given(hosts)}, attempts)
+        except WrongSetting as problem:
+            if mode != "shadow":
+                raise
+            told_once(f"{problem} (PACELINE_MODE=shadow: calls go on, and the service is not told of them)")
+            mode = "off"
+    return Governor(policy, mode, limiter)
