@@ -33,6 +33,7 @@ class SlotView:
         """How the attempt went, where it is reported at the end of a block."""
         self.is_to_be_sent_again = False
         """What the last report's answer said."""
+        self._is_taken = False
 
     @property
     def target(self) -> Target:
@@ -106,6 +107,18 @@ class SlotView:
     def is_settled(self) -> bool:
         """Whether its last report was made."""
         return self._given.is_settled
+
+    def take(self, provider: str, account: str | None, model: str) -> bool:
+        """Whether this slot is for a call to there that is made inside of its block: for the first one.
+
+        An account or model that nobody named is the slot's.
+        """
+        target = self.target
+        is_its_own = provider == target.provider and account in (None, target.account) and target.model in ("", model)
+        if self._is_taken or self.is_settled or not is_its_own:
+            return False
+        self._is_taken = True
+        return True
 
     def sent(self) -> None:
         """Right before sending: from here on the call may have run, whatever happens here."""

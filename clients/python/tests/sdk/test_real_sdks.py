@@ -101,6 +101,41 @@ def test_a_client_without_retries_sends_once(service: Any, account: str, first: 
     nothing_held(service, account)
 
 
+def asked(service: Any, account: str) -> float:
+    return float(service.metric("paceline_acquires_total", account=account, outcome="granted"))
+
+
+async def test_a_call_under_a_slot_of_ones_own_is_asked_for_once(service: Any, account: str) -> None:
+    """A wrapped client inside of `limiter.call`, `attempts` or `slot` of the same provider."""
+    with provider(answers(429, SLOW_DOWN, retry_after_ms="10"), *[answers(200, CHAT)] * 20) as at:
+        limiter, hosts = paceline.Limiter(), {at.host: "openai"}
+        client = paceline.wrap(open_ai(at, max_retries=0), hosts=hosts)
+        session = paceline.wrap(requests.Session(), hosts=hosts)
+
+        def send() -> Any:
+            return client.chat.completions.create(**ASK)
+
+        assert limiter.call(send, ask=paceline.Ask("openai", model="m")).usage.total_tokens == 7
+        assert (len(at.requests), asked(service, account)) == (2, 2), "refused once, and sent again by the outer call alone"
+        with limiter.slot("openai", model="m") as slot:
+            slot.result(session.post(f"{at.url}/v1/chat/completions", json=ASK))
+        async with (
+            paceline.aio.Limiter().slot("openai"),
+            paceline.aio.aiohttp(hosts=hosts) as aio_session,
+            aio_session.post(f"{at.url}/v1/chat/completions", json=ASK) as answer,
+        ):
+            assert answer.status == 200
+        assert (len(at.requests), asked(service, account)) == (4, 4)
+        with limiter.slot("openai", model="m"):
+            send()
+            send()
+        assert (len(at.requests), asked(service, account)) == (6, 6), "the second one has no slot and asks"
+        with limiter.slot("openai", model="other"):
+            send()
+        assert (len(at.requests), asked(service, account)) == (7, 8), "a slot of another model is for another call"
+    await asyncio.to_thread(nothing_held, service, account)
+
+
 def test_attempts_are_bounded_by_who_asks(service: Any, account: str) -> None:
     with provider(*[answers(429, SLOW_DOWN, retry_after_ms="10")] * 9) as at:
         client = paceline.wrap(open_ai(at, max_retries=7), hosts={at.host: "openai"})

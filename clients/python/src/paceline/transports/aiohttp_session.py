@@ -63,6 +63,8 @@ def middleware(governor: Governor) -> Any:
         if plan is None:
             return await handler(request)
         request.headers.update(plan.headers)
+        if governor.has_its_slot(plan):
+            return await handler(request)
         port = _Port(request, handler, body is not None, plan.place.stream)
         return await carry(seen, plan, port, governor.awaiting(plan))
 

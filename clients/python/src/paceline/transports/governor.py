@@ -11,6 +11,7 @@ from typing import Any
 from paceline.ask import Ask
 from paceline.checks import shown, text
 from paceline.errors import WrongSetting
+from paceline.inherited import here
 from paceline.sdk.hosts import hosts_from, hosts_given, provider_named
 from paceline.sdk.places import may_concern
 from paceline.sdk.plan import Plan, Policy
@@ -44,6 +45,16 @@ class Governor:
     def plan(self, seen: Seen) -> Plan | None:
         """The plan of a request, or `None` where it goes straight through."""
         return planned(seen, self.policy)
+
+    def has_its_slot(self, plan: Plan) -> bool:
+        """Whether a call is the one that the code around it has a slot for already, and reports: it is not asked for twice."""
+        slot = here().slot
+        if slot is None:
+            return False
+        account = self.policy.account or here().account
+        if account is None and self.limiter is not None:
+            account = self.limiter.account or None
+        return slot.take(plan.place.provider, account, plan.place.model)
 
     def blocking(self, plan: Plan) -> BlockingLine:
         """Begins a call that blocks."""

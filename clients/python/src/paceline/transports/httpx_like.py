@@ -106,6 +106,8 @@ def govern(governor: Governor, module: ModuleType, request: Any, send: Any) -> A
         return send(request)
     request.extensions = {**request.extensions, _GOVERNED: True}
     request.headers.update(plan.headers)
+    if governor.has_its_slot(plan):
+        return send(request)
     port = _BlockingPort(module, request, send, replayable, plan.place.stream)
     return blocking(carry(seen, plan, port, governor.blocking(plan)))
 
@@ -124,6 +126,8 @@ async def govern_async(governor: Governor, module: ModuleType, request: Any, sen
         return await send(request)
     request.extensions = {**request.extensions, _GOVERNED: True}
     request.headers.update(plan.headers)
+    if governor.has_its_slot(plan):
+        return await send(request)
     port = _AwaitingPort(module, request, send, replayable, plan.place.stream)
     return await carry(seen, plan, port, governor.awaiting(plan))
 

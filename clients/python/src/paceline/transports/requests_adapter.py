@@ -99,6 +99,8 @@ def govern(
         return send(inner)
     setattr(request, _GOVERNED, True)
     request.headers.update(plan.headers)
+    if governor.has_its_slot(plan):
+        return send(inner)
     line = governor.blocking(plan)
     adapter = _once(inner) if line.mode == "enforce" else inner
     streams = plan.place.stream or bool(options.get("stream"))
