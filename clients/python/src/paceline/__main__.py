@@ -16,7 +16,7 @@ def main(words: list[str]) -> int:
     runs = commands.add_parser(
         "run",
         help="run a script or module whose calls go through Paceline, without touching its code",
-        usage="python -m paceline run SCRIPT [ARGS] | -m MODULE [ARGS]",
+        usage="python -m paceline run SCRIPT [ARGS] | -m MODULE [ARGS] | -c CODE [ARGS]",
     )
     prints = commands.add_parser("fingerprint", help="the account name that a key in the environment gets when nobody names one")
     prints.add_argument(
@@ -27,18 +27,28 @@ def main(words: list[str]) -> int:
     )
     if words[:1] == ["run"] and words[1:] not in (["-h"], ["--help"]):
         # What comes behind is the program's own.
-        program = words[1:]
-        if not program or program == ["-m"]:
-            runs.error("say what to run: a script, or -m and a module")
-        from paceline.run import run
-
-        run(program)
-        return 0
+        program = words[2:] if words[1:2] == ["--"] else words[1:]
+        if not program:
+            runs.error("say what to run: a script, -m and a module, or -c and code")
+        return _run(program)
     said = parser.parse_args(words)
     key = os.environ.get(said.key_env, "")
     if not key:
         prints.error(f"{said.key_env} is not set")
     print(fingerprint(key, os.environ.get(FINGERPRINT_KEY_VARIABLE)))
+    return 0
+
+
+def _run(program: list[str]) -> int:
+    from paceline.errors import WrongSetting
+    from paceline.run import CannotRun, prepared
+
+    try:
+        begin = prepared(program)
+    except (CannotRun, WrongSetting) as problem:
+        print(f"python -m paceline run: {problem}", file=sys.stderr)
+        return 2
+    begin()
     return 0
 
 

@@ -90,7 +90,7 @@ def test_unmodified_code_is_run_through(how: tuple[str, ...], start: Callable[..
 
 @pytest.mark.parametrize(
     ("mode", "said", "asked"),
-    [("off", "paceline: PACELINE_MODE=off: nothing goes through Paceline", 0), ("shadow", "wait for nothing of", 5)],
+    [("off", "paceline: mode off: nothing goes through Paceline", 0), ("shadow", "wait for nothing of", 5)],
 )
 def test_the_switch_for_one_worker(mode: str, said: str, asked: int, start: Callable[..., Any], tmp_path: Path) -> None:
     service = start("serve")
@@ -107,13 +107,9 @@ def test_the_switch_for_one_worker(mode: str, said: str, asked: int, start: Call
 
 
 def test_wrong_words_are_told(tmp_path: Path) -> None:
-    for words in ((), ("-m",)):
-        ended = run(*words, cwd=tmp_path)
-        assert ended.returncode == 2
-        assert "say what to run" in ended.stderr
-    ended = run("missing.py", cwd=tmp_path)
-    assert ended.returncode != 0
-    assert "missing.py" in ended.stderr
+    ended = run(cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "say what to run" in ended.stderr
 
 
 def test_the_account_of_a_key(tmp_path: Path) -> None:
@@ -188,3 +184,41 @@ def test_ctrl_c_leaves_nothing_held(kind: str, start: Callable[..., Any], tmp_pa
     assert held == 0
     # Told by the worker, not found out by the end of a lease.
     assert service.metric("paceline_leases_expired_total", account="prod") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "says"),
+    [
+        (("nothing.py",), {}, "there is no script 'nothing.py' in "),
+        (("-m", "nothing_here.worker"), {}, "there is no module 'nothing_here.worker'"),
+        (("-m",), {}, "-m wants a module"),
+        (("-X", "dev"), {}, "the option -X does not exist here"),
+        (("worker.py",), {"PACELINE_MODE": "on"}, "PACELINE_MODE: 'on' does not exist; it is one of enforce, shadow, off"),
+        (("worker.py",), {"PACELINE_ADDR": "nowhere"}, "the address 'nowhere' cannot be used"),
+        (("worker.py",), {"PACELINE_HOSTS": "http://x=openai"}, "PACELINE_HOSTS: 'http://x' is not a host; write 'x'"),
+    ],
+)
+def test_what_cannot_be_run_is_told_in_a_line(words: tuple[str, ...], more: dict[str, str], says: str, tmp_path: Path) -> None:
+    (tmp_path / "worker.py").write_text("print('run')")
+    ended = run(*words, cwd=tmp_path, **more)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("python -m paceline run: ")
+    assert says in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_code_and_scripts_behind_a_dash_are_run(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("import sys\nprint(sys.argv, __name__)")
+    assert run("--", "x.py", "-a", cwd=tmp_path).stdout == "['x.py', '-a'] __main__\n"
+    ended = run("-c", "import sys, x\nprint(sys.argv, __name__)", "b", cwd=tmp_path)
+    assert ended.stdout == "['-c', 'b'] x\n['-c', 'b'] __main__\n"
+
+
+def test_a_traceback_is_the_programs_own(tmp_path: Path) -> None:
+    (tmp_path / "worker.py").write_text("def fails():\n    raise KeyError('mine')\n\nfails()")
+    for words in (("worker.py",), ("-m", "worker")):
+        ended = run(*words, cwd=tmp_path)
+        assert ended.returncode == 1
+        assert "KeyError: 'mine'" in ended.stderr
+        assert ended.stderr.count('  File "') == 2
+        assert "runpy" not in ended.stderr
