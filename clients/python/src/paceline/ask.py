@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from paceline import checks
 from paceline.words import Priority, Repeat
@@ -101,3 +101,25 @@ class Ask:
 
 def _is_target(thing: object) -> bool:
     return isinstance(thing, tuple) and len(thing) == 3 and all(isinstance(part, str) for part in thing)
+
+
+if TYPE_CHECKING:
+
+    class AskFields(TypedDict, total=False):
+        """The fields of an `Ask` beside its provider, for who writes them without one."""
+
+        account: str | None
+        model: str
+        cost: Mapping[str, int]
+        cost_estimated: bool
+        max_wait: float | None
+        deadline: float | None
+        run_time: float | None
+        priority: Priority | str | None
+        tenant: str | None
+        labels: Mapping[str, str]
+        parent: str | None
+        repeat: Repeat | str | None
+        attempts: int | None
+        request_id: str | None
+        fallbacks: Sequence[Target]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from paceline import steps
 from paceline.ask import Ask
@@ -21,6 +21,11 @@ from paceline.reading import outcome_of
 from paceline.reports import Report
 from paceline.slots import CallView, LimiterView, SlotView
 from paceline.steps import Step
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from paceline.ask import AskFields
 
 T = TypeVar("T")
 
@@ -184,7 +189,7 @@ class Limiter(LimiterView):
                 slot.result(outcome(value))
         return value
 
-    def attempts(self, ask: Ask | str, /, **fields: Any) -> Iterator[Attempt]:
+    def attempts(self, ask: Ask | str, /, **fields: Unpack[AskFields]) -> Iterator[Attempt]:
         """The attempts of one call, each when it may be sent.
 
         ``for attempt in limiter.attempts(...): with attempt as slot: ...``
@@ -206,7 +211,7 @@ class Limiter(LimiterView):
                 last = Attempt(slot)
                 yield last
 
-    def slot(self, ask: Ask | str, /, **fields: Any) -> SlotBlock:
+    def slot(self, ask: Ask | str, /, **fields: Unpack[AskFields]) -> SlotBlock:
         """One attempt: ``with limiter.slot("openai", model=..., cost=...) as slot: ...``.
 
         Say what came by `Slot.result`; a block that says nothing and raises nothing has succeeded. Nothing is sent again.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 
 import hpack
 import pytest
@@ -146,3 +148,13 @@ def test_a_goaway_that_lets_us_finish_is_no_end() -> None:
     there = wire()
     there.take(OPENED + frame(GOAWAY, 0, 0, struct.pack(">II", 0x7FFFFFFF, 0)))
     assert not there.is_ended()
+
+
+def test_the_decoder_writes_no_line_for_each_header() -> None:
+    program = (
+        "import logging, sys; logging.basicConfig(level=logging.DEBUG, stream=sys.stdout); import paceline.engine.frames; "
+        "import hpack; hpack.Decoder().decode(hpack.Encoder().encode([('a', 'b')]))"
+    )
+    for first, is_told in (("", False), ("import logging; logging.getLogger('hpack').setLevel(logging.DEBUG); ", True)):
+        done = subprocess.run([sys.executable, "-c", first + program], capture_output=True, text=True, check=True)
+        assert bool(done.stdout) is is_told

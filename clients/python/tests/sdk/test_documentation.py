@@ -52,6 +52,33 @@ def test_all_of_its_code_runs(start: Callable[..., Any]) -> None:
     assert mock.stats()["sends"] >= 4
 
 
+AS_INSTALLED = """[mypy]
+strict = true
+[mypy-paceline.*]
+ignore_errors = true
+"""
+WRONG = """
+limiter.slot("openai", modell="gpt-4o")
+paceline.requests().gett("x")
+"""
+
+
+def test_all_of_its_code_has_types(tmp_path: Path) -> None:
+    """As `mypy --strict` reads it, with the types of the real SDKs; a field that does not exist is told."""
+    code = "\n".join(blocks())
+    (tmp_path / "mypy.ini").write_text(AS_INSTALLED)
+    (tmp_path / "page.py").write_text(code)
+    (tmp_path / "wrong.py").write_text(code + WRONG)
+    words = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "page.py", "wrong.py"]
+    environment = {**os.environ, "MYPYPATH": str(SOURCES)}
+    ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
+    told = ended.stdout.splitlines()
+    assert not [line for line in told if not line.startswith("wrong.py:") and "error:" in line], ended.stdout
+    assert 'Unexpected keyword argument "modell"' in ended.stdout
+    assert '"Session" has no attribute "gett"' in ended.stdout
+    assert "Found 2 errors in 1 file" in told[-1]
+
+
 def test_the_readme_begins_alike() -> None:
     """The README of the repository shows the same lines, which are run above."""
     shown = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)

@@ -5,11 +5,16 @@ Only what a single client stream needs: no pushes, no priorities, no second stre
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterator
 from urllib.parse import unquote
 
 import hpack
+
+if logging.getLogger("hpack").level == logging.NOTSET:
+    # It writes a line for each header while a program looks at its own lines of DEBUG; who wants them sets the level.
+    logging.getLogger("hpack").setLevel(logging.INFO)
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 STREAM = 1

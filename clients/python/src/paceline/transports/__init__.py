@@ -6,7 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import aiohttp as of_aiohttp
+    import requests as of_requests
 
 __all__ = ["aiohttp", "async_httpx", "httpx", "requests"]
 
@@ -54,7 +58,7 @@ def requests(
     hosts: Mapping[str, str] | None = None,
     limiter: Any = None,
     **options: Any,
-) -> Any:
+) -> of_requests.Session:
     """A `requests.Session` whose calls go through Paceline; `options` are those of
     `requests.adapters.HTTPAdapter`.
     """
@@ -71,7 +75,7 @@ def aiohttp(
     hosts: Mapping[str, str] | None = None,
     limiter: Any = None,
     **options: Any,
-) -> Any:
+) -> of_aiohttp.ClientSession:
     """An `aiohttp.ClientSession` whose calls go through Paceline; `options` are its own.
 
     Unless `timeout` says otherwise there is no limit on the whole of a call, since aiohttp counts the wait
