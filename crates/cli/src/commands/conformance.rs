@@ -12,14 +12,14 @@ mod worker;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::Args;
 use paceline_core::units::Span;
 use paceline_proto::v1::rate_limiter_server::RateLimiterServer;
 use paceline_provider_sim::parse_span;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -31,6 +31,7 @@ use self::script::{Act, Situation, situations};
 use self::stage::Stage;
 use self::table::Outcome;
 use self::worker::Worker;
+use super::mock_provider::stop_signal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -120,6 +121,9 @@ pub(crate) enum ConformanceError {
     /// Something is wrong, or was not seen.
     #[error("the worker does not pass: {0}")]
     NotGood(String),
+    /// By a signal.
+    #[error("stopped before its end: nothing is said of the worker, and what the kit had started is ended")]
+    Stopped,
     /// Reading or writing failed.
     #[error("conformance stopped: {0}")]
     Io(#[from] io::Error),
@@ -139,18 +143,17 @@ pub(crate) async fn run(args: ConformanceArgs, out: &mut dyn Write) -> Result<()
         out.write_all(addresses.as_bytes())?;
         out.flush()?;
     }
+    // Heard from here on: a worker is a process group of its own, which no Ctrl-C reaches.
+    let stop = stop_signal()?;
     let mut worker = Worker::start(&args.worker, http, grpc)?;
-    let ended = play(&stage, worker.as_mut(), acts, args.patience.to_duration()).await?;
-    let silence = async {
-        while stage.idle() < SILENCE {
-            sleep(LOOK).await;
-        }
+    let ended = tokio::select! {
+        ended = play_out(&stage, worker.as_mut(), acts, args.patience.to_duration()) => ended,
+        () = stop => Err(ConformanceError::Stopped),
     };
-    // Whether it fell silent or not, the judge goes by what was seen.
-    let _ = timeout(LAST_WORDS, silence).await;
     if let Some(worker) = &mut worker {
         worker.kill().await;
     }
+    let ended = ended?;
     let events = stage.events();
     let (judgements, stray) = judge::judge(stage.situations(), &events);
     let outcome = Outcome { judged: stage.situations().iter().zip(judgements).collect(), stray };
@@ -159,6 +162,24 @@ pub(crate) async fn run(args: ConformanceArgs, out: &mut dyn Write) -> Result<()
     out.write_all(text.as_bytes())?;
     out.flush()?;
     if outcome.is_good() { Ok(()) } else { Err(ConformanceError::NotGood(format!("{}{ended}", outcome.summary()))) }
+}
+
+/// Plays, and listens to what the worker says after its last job.
+async fn play_out(
+    stage: &Stage,
+    worker: Option<&mut Worker>,
+    acts: UnboundedReceiver<(&'static str, Act)>,
+    patience: Duration,
+) -> Result<String, ConformanceError> {
+    let ended = play(stage, worker, acts, patience).await?;
+    let silence = async {
+        while stage.idle() < SILENCE {
+            sleep(LOOK).await;
+        }
+    };
+    // Whether it fell silent or not, the judge goes by what was seen.
+    let _ = timeout(LAST_WORDS, silence).await;
+    Ok(ended)
 }
 
 /// A name of a situation.
@@ -171,15 +192,28 @@ fn parse_situation(text: &str) -> Result<String, String> {
 async fn serve(args: &ConformanceArgs, stage: &Stage) -> Result<(SocketAddr, SocketAddr), ConformanceError> {
     let (http, http_address) = listen(args.listen).await?;
     let (grpc, grpc_address) = listen(args.grpc).await?;
-    let pages = web::router(stage.clone(), http_address);
-    // Both end with the process.
-    tokio::spawn(async move { axum::serve(http, pages).await });
+    let (reserved, nobody) = unheard()?;
+    let pages = web::router(stage.clone(), http_address, nobody);
+    // All end with the process.
+    tokio::spawn(async move {
+        let _reserved = reserved;
+        axum::serve(http, pages).await
+    });
     let (health, answers) = tonic_health::server::health_reporter();
     health.set_service_status("", ServingStatus::Serving).await;
     let service = RateLimiterServer::new(Service { stage: stage.clone() });
     let server = Server::builder().add_service(service).add_service(answers);
     tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(grpc)));
     Ok((http_address, grpc_address))
+}
+
+/// A port of this machine that refuses every connection: it is taken, so that nobody else gets it, and nothing listens there. An
+/// ordinary one: to ports such as 1 the clients of browsers and Node do not even try to connect.
+fn unheard() -> io::Result<(TcpSocket, SocketAddr)> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
 }
 
 async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ConformanceError> {

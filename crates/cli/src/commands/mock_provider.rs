@@ -275,7 +275,7 @@ fn summary(stats: &Value) -> String {
 
 /// Completes at the first SIGINT or SIGTERM after this call.
 #[cfg(unix)]
-fn stop_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
+pub(super) fn stop_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {
@@ -288,7 +288,7 @@ fn stop_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
 
 /// Completes at the first Ctrl-C.
 #[cfg(not(unix))]
-fn stop_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
+pub(super) fn stop_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     Ok(async {
         // Where Ctrl-C cannot be listened for, the process is ended from outside.
         if tokio::signal::ctrl_c().await.is_err() {

@@ -161,3 +161,37 @@ fn who_never_comes_passes_nothing() {
     let situations = judged["situations"].as_array().unwrap();
     assert!(situations.iter().all(|one| one["verdict"] == "not_seen"), "{judged:#}");
 }
+
+/// A port that clients of browsers and Node connect to (they refuse 1, and many others below 11,000), where nobody listens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_at_an_ordinary_port() {
+    let kit = Kit::start_with(&["--only", "unreachable"]);
+    let job = kit.desk.job().await.expect("a job");
+    let port = job.url.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split('/').next()).unwrap();
+    assert!(port.parse::<u16>().unwrap() > 11_000, "{}", job.url);
+    assert!(matches!(kit::send(&job).await, Err(kit::Broken::NeverSent)));
+    assert!(std::net::TcpListener::bind(format!("127.0.0.1:{port}")).is_err(), "nobody else may take it");
+}
+
+#[cfg(unix)]
+#[test]
+fn who_ends_the_kit_ends_the_worker_and_what_it_started() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+    let run = |command: &str| Command::new("sh").args(["-c", command]).stderr(Stdio::null()).status().unwrap().success();
+    for name in ["TERM", "INT"] {
+        let worker = ["--worker", "sh", "-c", "sleep 600 & echo child $! >&2; wait"];
+        let mut kit = Command::new(env!("CARGO_BIN_EXE_paceline"));
+        kit.arg("conformance").args(worker).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut kit = kit.spawn().unwrap();
+        let mut lines = BufReader::new(kit.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let child = lines.find_map(|line| line.strip_prefix("child ").map(str::to_owned)).expect("the worker runs");
+        assert!(run(&format!("kill -0 {child}")) && run(&format!("kill -{name} {}", kit.id())));
+        assert_eq!(kit.wait().unwrap().code(), Some(1));
+        // Who is dead and not yet taken note of counts as gone.
+        let gone = format!(
+            "for i in $(seq 300); do kill -0 {child} || exit 0; grep -q '^State:.*[ZX]' /proc/{child}/status && exit 0; sleep 0.1; done; exit 1"
+        );
+        assert!(run(&gone), "{name} left the worker's process {child} behind");
+    }
+}

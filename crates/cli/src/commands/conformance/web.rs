@@ -23,36 +23,38 @@ use super::stage::Stage;
 pub(super) const MARK: &str = "x-ratelimit-remaining-requests";
 /// A secret that no report may hold, whatever the name of the header.
 pub(super) const SECRET: &str = "kit-secret-7f3a";
-/// A port of this machine where nothing listens: that of the TCP port multiplexer, which nobody runs any more.
-const NOBODY: &str = "http://127.0.0.1:1";
 
 /// What the pages share.
 #[derive(Clone)]
 struct Desk {
     stage: Stage,
     address: SocketAddr,
+    nobody: SocketAddr,
 }
 
 /// The pages: `GET /job`, `POST /done/{id}`, and `/call/{id}`, which is the provider.
-pub(super) fn router(stage: Stage, address: SocketAddr) -> Router {
-    Router::new()
-        .route("/job", get(job))
-        .route("/done/{id}", post(done))
-        .route("/call/{id}", any(call))
-        .with_state(Desk { stage, address })
+///
+/// `nobody`: where nothing listens.
+pub(super) fn router(stage: Stage, address: SocketAddr, nobody: SocketAddr) -> Router {
+    Router::new().route("/job", get(job)).route("/done/{id}", post(done)).route("/call/{id}", any(call)).with_state(Desk {
+        stage,
+        address,
+        nobody,
+    })
 }
 
 /// The next job, or 204 when there is none left.
 async fn job(State(desk): State<Desk>) -> Response<Body> {
     match desk.stage.next_job().await {
-        Some(situation) => reply(StatusCode::OK, &job_of(situation, desk.address)),
+        Some(situation) => reply(StatusCode::OK, &job_of(situation, &desk)),
         None => empty(StatusCode::NO_CONTENT),
     }
 }
 
 /// A job as the worker gets it. A contract: fields may be added, never changed.
-fn job_of(situation: &Situation, address: SocketAddr) -> Value {
-    let base = if situation.is_unreachable { NOBODY.to_owned() } else { format!("http://{address}") };
+fn job_of(situation: &Situation, desk: &Desk) -> Value {
+    let address = if situation.is_unreachable { desk.nobody } else { desk.address };
+    let base = format!("http://{address}");
     let body = json!({"model": situation.id, "stream": situation.is_stream, "messages": [{"role": "user", "content": "Hi"}]});
     json!({
         "id": situation.id,

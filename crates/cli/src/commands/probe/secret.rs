@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use hyper::header::HeaderValue;
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
 use paceline_config::looks_like_a_key;
 
 use super::ProbeError;
@@ -14,6 +15,8 @@ const HIDDEN: &str = "[key]";
 const TELLING: usize = 6;
 /// The shortest key that is looked for inside of other text.
 const LEAST_TO_SCRUB: usize = 8;
+/// So many letters and digits of the key in a header are no chance.
+const SURELY_FROM_KEY: usize = 12;
 
 /// A key and the variable that it is from. Has no way to be printed.
 pub(super) struct Key {
@@ -75,9 +78,42 @@ impl Key {
         self.scrub(&shown)
     }
 
-    /// The text without the whole key.
+    /// Takes out of an answer's head every header whose name or value holds the key or much of it, before anything reads them. Names
+    /// come in lower case, and become names of meters, with other separators: neither matters here.
+    pub(super) fn strip(&self, headers: &mut HeaderMap) {
+        let holds = |text: &[u8]| self.shows_in(&String::from_utf8_lossy(text));
+        let is_told = |name: &HeaderName| {
+            holds(name.as_str().as_bytes()) || headers.get_all(name).iter().any(|value| holds(value.as_bytes()))
+        };
+        let names: Vec<HeaderName> = headers.keys().filter(|name| is_told(name)).cloned().collect();
+        for name in names {
+            headers.remove(name);
+        }
+    }
+
+    /// Whether much of the key is in the text, whatever its case and separators.
+    fn shows_in(&self, text: &str) -> bool {
+        let (key, text) = (letters(&self.text), letters(text));
+        let length = key.len().min(SURELY_FROM_KEY);
+        self.text.len() >= LEAST_TO_SCRUB && length > 0 && key.windows(length).any(|part| is_within(part, &text))
+    }
+
+    /// The text without the whole key, whatever its case and whichever separators it has.
     pub(super) fn scrub(&self, text: &str) -> String {
-        if self.is_in(text) { text.replace(&self.text, HIDDEN) } else { text.to_owned() }
+        let text = if self.is_in(text) { text.replace(&self.text, HIDDEN) } else { text.to_owned() };
+        let key = letters(&self.text);
+        if key.len() < LEAST_TO_SCRUB {
+            return text;
+        }
+        // Where the letters of the text are: separators inside of a word are passed over, all else ends it.
+        let (mut shown, mut rest) = (String::with_capacity(text.len()), text.as_str());
+        while let Some((start, end)) = find_letters(&key, rest) {
+            shown.push_str(rest.get(..start).unwrap_or_default());
+            shown.push_str(HIDDEN);
+            rest = rest.get(end..).unwrap_or_default();
+        }
+        shown.push_str(rest);
+        shown
     }
 
     fn is_part(&self, word: &str) -> bool {
@@ -87,6 +123,36 @@ impl Key {
             key.windows(TELLING.min(key.len())).any(|part| word.as_bytes().windows(part.len()).any(|seen| seen == part));
         masked || (shares && word.len() >= TELLING.min(key.len()))
     }
+}
+
+/// The letters and digits of a text, in lower case.
+fn letters(text: &str) -> Vec<u8> {
+    text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase()).collect()
+}
+
+fn is_within(part: &[u8], text: &[u8]) -> bool {
+    text.windows(part.len()).any(|seen| seen == part)
+}
+
+/// Where these letters stand in a text, in any case and with any of the separators of names between them: first byte, and behind
+/// the last.
+fn find_letters(wanted: &[u8], text: &str) -> Option<(usize, usize)> {
+    let is_separator = |byte: u8| matches!(byte, b'-' | b'_' | b'.');
+    (0..text.len()).find_map(|start| {
+        let mut left = wanted.iter();
+        let mut next = left.next()?;
+        for (index, byte) in text.as_bytes().iter().enumerate().skip(start) {
+            if byte.eq_ignore_ascii_case(next) {
+                match left.next() {
+                    Some(further) => next = further,
+                    None => return Some((start, index + 1)),
+                }
+            } else if index == start || !is_separator(*byte) {
+                return None;
+            }
+        }
+        None
+    })
 }
 
 #[cfg(test)]
@@ -113,6 +179,31 @@ mod tests {
         }
         assert_eq!(format!("{key:?}"), "Key(hidden)");
         assert_eq!(format!("{:?}", key.header_value("Bearer ").unwrap()), "Sensitive");
+    }
+
+    #[test]
+    fn a_key_is_found_in_any_case_and_with_any_separators() {
+        let key = key("sk-proj-Xq81bCdEfGhIjKlM");
+        for said in
+            ["SK_PROJ_XQ81BCDEFGHIJKLM", "sk-proj-xq81bcdefghijklm", "skprojXq81bCdEfGhIjKlM", "sk.proj.xq81bcdefghijklm"]
+        {
+            assert_eq!(key.scrub(&format!("x-{said}, \u{e9}")), "x-[key], \u{e9}");
+            assert!(key.shows_in(&format!("x-ratelimit-limit-{said}")));
+        }
+        assert_eq!(key.scrub("sk-proj, Xq81"), "sk-proj, Xq81");
+
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("x-ratelimit-limit-sk-proj-xq81bcdefghijklm", "60"),
+            ("x-ratelimit-remaining-sk_proj_xq81bcdefghijklm", "59"),
+            ("x-ratelimit-limit-xq81bcdefghi", "60"),
+            ("x-ratelimit-reset", "SK-PROJ-XQ81BCDEFGHIJKLM"),
+            ("x-ratelimit-limit-project", "60"),
+        ] {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        key.strip(&mut headers);
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-ratelimit-limit-project"]);
     }
 
     #[test]

@@ -162,7 +162,8 @@ async fn exchange(
     let sent = Instant::now();
     let response = sender.send_request(request).await.map_err(|error| failed(error.to_string()))?;
     let received_at = now();
-    let (head, body) = response.into_parts();
+    let (mut head, body) = response.into_parts();
+    key.strip(&mut head.headers);
     // What the body lacks is missing in an error's text at worst; the headers are what was asked for.
     let body = Limited::new(body, MOST_BODY).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     Ok(Answered { status: head.status, headers: head.headers, body, took: sent.elapsed(), received_at })
