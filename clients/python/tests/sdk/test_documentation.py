@@ -58,7 +58,7 @@ strict = true
 ignore_errors = true
 """
 WRONG = """
-limiter.slot("openai", modell="gpt-4o")
+limiter.slot("openai", models="gpt-4o")
 paceline.requests().gett("x")
 """
 
@@ -74,7 +74,7 @@ def test_all_of_its_code_has_types(tmp_path: Path) -> None:
     ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
     told = ended.stdout.splitlines()
     assert not [line for line in told if not line.startswith("wrong.py:") and "error:" in line], ended.stdout
-    assert 'Unexpected keyword argument "modell"' in ended.stdout
+    assert 'Unexpected keyword argument "models"' in ended.stdout
     assert '"Session" has no attribute "gett"' in ended.stdout
     assert "Found 2 errors in 1 file" in told[-1]
 
