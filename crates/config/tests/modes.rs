@@ -98,11 +98,15 @@ fn the_guides_examples_hold() {
     let page = std::fs::read_to_string(path).unwrap();
     let blocks = support::blocks(&page);
     let configs: Vec<Config> = blocks.iter().filter(|block| block.tag == "yaml").map(|block| parse(&block.text)).collect();
-    let [watch, percent, tenants, account] = configs.as_slice() else { panic!("{} examples", configs.len()) };
+    let [watch, tenants, account] = configs.as_slice() else { panic!("{} examples", configs.len()) };
     assert_eq!(modes(watch, "openai/prod/m"), Modes::all(Mode::Shadow));
-    assert_eq!(modes(percent, "openai/prod/m"), Modes::split(100_000, 900_000));
+    // What the page's `sed` makes of the first.
+    let percent = "mode: {enforce: 10%, shadow: 90%}";
+    assert!(page.contains(percent));
+    assert_eq!(modes(&parse(percent), "openai/prod/m"), Modes::split(100_000, 900_000));
     assert_eq!(tenants.tenant_modes("ingestion"), Modes::all(Mode::Enforce));
     assert_eq!(tenants.tenant_modes("web"), Modes::all(Mode::Shadow));
     assert_eq!(modes(account, "openai/staging/m"), Modes::all(Mode::Enforce));
+    assert_eq!(modes(account, "openai/prod/m"), Modes::all(Mode::Shadow), "an account that is not written is watched as before");
     assert_eq!(modes(account, "github/me/core"), Modes::all(Mode::Shadow));
 }

@@ -52,7 +52,9 @@ proptest! {
         let many = i64::from(among);
         for (ours, all, level, whole) in levels(&part, &value, now) {
             let least = Milli::from_units(1).as_milli() * many;
-            prop_assert!(level.as_milli() * many <= whole.as_milli().max(0).max(least), "{level:?} of {whole:?}");
+            // Each is told in whole thousandths, of a level that has parts of one.
+            let most = whole.as_milli().max(0).max(least) + many;
+            prop_assert!(level.as_milli() * many <= most, "{level:?} of {whole:?}");
             if let (Some(ours), Some(all)) = (ours.rate(), all.rate()) {
                 prop_assert!(ours.limit.as_milli() * many <= all.limit.as_milli().max(many));
             }
