@@ -128,19 +128,17 @@ impl<S: Store> Coordinator<S> {
         }
     }
 
-    /// Says which scopes are counted, once a day for each.
+    /// Says which scopes something is written of, each time: a store that began again empty has forgotten it.
     async fn name_scopes(&self, ledgers: &[(ScopeKey, Arc<Ledger>)]) -> Result<(), CallError> {
-        let mut unnamed: BTreeMap<Day, Vec<(&ScopeKey, &Ledger)>> = BTreeMap::new();
-        for (key, ledger) in ledgers {
-            for day in ledger.with(|pages| pages.unnamed()) {
-                unnamed.entry(day).or_default().push((key, ledger));
+        let mut days: BTreeMap<Day, Vec<ScopeName>> = BTreeMap::new();
+        for (_, ledger) in ledgers {
+            for day in ledger.with(|pages| pages.days()) {
+                days.entry(day).or_default().push(ledger.name.clone());
             }
         }
-        for (day, scopes) in unnamed {
-            let names = scopes.iter().map(|(_, ledger)| ledger.name.clone()).collect();
+        for (day, names) in days {
             let named = self.inner().store.name_scopes(day, names).await;
             named.map_err(|error| CallError::Unavailable(error.to_string()))?;
-            scopes.iter().for_each(|(_, ledger)| ledger.with(|pages| pages.named(day)));
         }
         Ok(())
     }

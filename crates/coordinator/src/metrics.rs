@@ -100,7 +100,7 @@ impl Recorder {
                 organisations = organisations.join(", "),
                 "answers of this account name several organisations: one name stands for several quotas"
             ),
-            Event::Watched { model, wait, denied } => {
+            Event::Watched { model, wait, denied, .. } => {
                 let labels = self.labels_of(&model);
                 self.telemetry.watched(&labels, wait);
                 if let Some(reason) = denied {

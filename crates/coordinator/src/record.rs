@@ -128,6 +128,11 @@ impl Record {
         self.ends_at + KEPT_AFTER_END
     }
 
+    /// Whether it took a place in the line that would be: one that would have been denied took none.
+    pub(crate) fn has_place(&self) -> bool {
+        self.shadow.as_ref().is_none_or(|would| would.denial.is_none())
+    }
+
     /// Why no further attempt is allowed, whatever bounds it comes with: what the provider said of the request itself.
     pub(crate) fn gave_up(&self) -> Option<Reason> {
         match self.verdict {

@@ -69,15 +69,15 @@ impl Line {
     pub fn join(&mut self, value: &mut ScopeValue, ask: &Ask, ahead: u64, now: FleetTime) -> Would {
         let binding = decide::bind(value, ask, now);
         self.end_views(value, &binding, ask, now);
-        let has_line = binding.plan.buckets.iter().any(|bucket| self.views.contains_key(&bucket.id));
+        let has_line = self.is_short(value, &binding, ask);
         let is_calm = value.rated(&binding.buckets).any(|bucket| bucket.is_calm(now));
         let would = {
             let seen = self.as_it_would_be(value, &binding, ask.class);
             let outlook = outlook::outlook(&seen, &binding, ask, now, has_line || is_calm || ahead > 0);
             self.judge(&seen, &binding, ask, &outlook, ahead, now)
         };
-        if would.denial.is_none() && (has_line || would.wait > Span::ZERO) {
-            self.take_place(value, &binding, ask, now);
+        if would.denial.is_none() {
+            self.take_place(value, &binding, ask, has_line || would.wait > Span::ZERO, now);
         }
         would
     }
@@ -89,7 +89,7 @@ impl Line {
         }
     }
 
-    /// Gives back what a call took and did not use, or what would be asked for again because the provider refused it.
+    /// Gives back what a call took and did not use.
     pub fn give_back(&mut self, value: &ScopeValue, bucket: &BucketId, class: Class, amount: Milli, now: FleetTime) {
         self.shift(value, bucket, class, amount, now);
     }
@@ -111,7 +111,18 @@ impl Line {
         }
     }
 
-    /// Where nobody would wait any more, the bucket as it is counts again.
+    /// Whether somebody like this would wait in line.
+    fn is_short(&self, value: &ScopeValue, binding: &Binding, ask: &Ask) -> bool {
+        binding.plan.buckets.iter().zip(&binding.buckets).any(|(plan, index)| {
+            let rate = value.buckets.get(*index).and_then(BucketState::rate);
+            let (cost, _) = outlook::charge_for(value, ask, *index);
+            let short = |view: &View, rate: Rate| view.least() < cost.min(rate.capacity);
+            self.views.get(&plan.id).zip(rate).is_some_and(|(view, rate)| short(view, rate))
+        })
+    }
+
+    /// Where nobody would wait any more and as much would be left as there is, the bucket as it is counts again. Calls that were refused and
+    /// not sent again would have taken something, so there may be more than would be left.
     fn end_views(&mut self, value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime) {
         for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
             let Some(bucket) = value.buckets.get(*index) else { continue };
@@ -119,8 +130,8 @@ impl Line {
             let is_over = match (self.views.get_mut(&plan.id), bucket.rate()) {
                 (Some(view), Some(rate)) => {
                     view.advance(bucket, &rate, now);
-                    let [.., least] = view.levels;
-                    least.amount >= cost.min(rate.capacity)
+                    let is_level = bucket.level_at(now).is_none_or(|level| view.least() >= level);
+                    view.least() >= cost.min(rate.capacity) && is_level
                 }
                 (view, _) => view.is_some(),
             };
@@ -193,10 +204,14 @@ impl Line {
         Would { wait: if denial.is_some() { Span::ZERO } else { wait }, cause, denial }
     }
 
-    fn take_place(&mut self, value: &ScopeValue, binding: &Binding, ask: &Ask, now: FleetTime) {
+    /// Charges the views that there are; `would_wait`: it makes those that there are not.
+    fn take_place(&mut self, value: &ScopeValue, binding: &Binding, ask: &Ask, would_wait: bool, now: FleetTime) {
         for (plan, index) in binding.plan.buckets.iter().zip(&binding.buckets) {
             let Some(bucket) = value.buckets.get(*index) else { continue };
             let (Some(rate), Some(level)) = (bucket.rate(), bucket.level_at(now)) else { continue };
+            if !would_wait && !self.views.contains_key(&plan.id) {
+                continue;
+            }
             let view = self.views.entry(plan.id.clone()).or_insert_with(|| {
                 let level = Level::new(level.at_least_zero(), now);
                 View { levels: [level; 3], window_end: bucket.window_end }
@@ -211,6 +226,12 @@ impl Line {
 }
 
 impl View {
+    /// What would be left behind all classes.
+    fn least(&self) -> Milli {
+        let [.., least] = &self.levels;
+        least.amount
+    }
+
     /// Moves every level on to `now`: evenly, or by whole windows.
     fn advance(&mut self, bucket: &BucketState, rate: &Rate, now: FleetTime) {
         if !bucket.is_windowed() {
@@ -268,8 +289,9 @@ fn floors(value: &ScopeValue) -> impl Iterator<Item = Floor> {
     value.floor.into_iter().chain(groups).chain(value.buckets.iter().filter_map(|bucket| bucket.floor))
 }
 
-/// Charges a call that is sent at `now` whatever its buckets hold: they go into debt, at most by what they hold in all.
-pub fn charge(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Slot {
+/// Charges a call that is sent at `now` whatever its buckets hold: they go into debt, at most by what they hold in all. `is_new`: it
+/// counts for the retry budget.
+pub fn charge(value: &mut ScopeValue, ask: &Ask, is_new: bool, now: FleetTime) -> Slot {
     let binding = decide::bind(value, ask, now);
     let hold_until = Holds::slot_for(now, ask.ttl);
     let (charges, estimated) = decide::take(value, ask, &binding, (now, now), false, hold_until);
@@ -281,7 +303,7 @@ pub fn charge(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Slot {
         }
     }
     let (group, group_mark) = decide::begin_flight(value, &binding, hold_until);
-    if let Some(group) = value.groups.get_mut(binding.group) {
+    if let Some(group) = value.groups.get_mut(binding.group).filter(|_| is_new) {
         group.tally.count(ask.sent, now);
     }
     Slot { send_at: now, charges, estimated, group_mark, group, hold_until, delays: Vec::new(), runner_up: None }

@@ -45,6 +45,7 @@ fn counted(mode: Mode, counts: &Counts) -> v1::CountedCalls {
         refused: counts.refused.clone().into_iter().collect(),
         unsaid: counts.unsaid,
         prevented: counts.prevented,
+        needless: counts.needless,
         units: counts.units.iter().map(|(meter, units)| (meter.clone(), of(units))).collect(),
     }
 }
@@ -70,6 +71,7 @@ fn counts(told: &v1::CountedCalls) -> Counts {
         refused: told.refused.clone().into_iter().collect(),
         unsaid: told.unsaid,
         prevented: told.prevented,
+        needless: told.needless,
         units: told.units.iter().map(|(meter, units)| (meter.clone(), of(units))).collect(),
     }
 }
@@ -84,7 +86,7 @@ mod tests {
         there.lost = 3;
         for mode in [Mode::Shadow, Mode::Enforce] {
             let counts = there.mode_mut(mode);
-            (counts.asks, counts.judged, counts.answers, counts.prevented) = (9, 8, 7, 1);
+            (counts.asks, counts.judged, counts.answers, counts.prevented, counts.needless) = (9, 8, 7, 2, 1);
             counts.waits.note(Span::from_millis(1_250));
             counts.waits.note(Span::from_secs(100_000));
             counts.deny("deadline");

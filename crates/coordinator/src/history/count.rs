@@ -24,8 +24,9 @@ pub(super) fn count(hour: &mut Hourly, event: &Event) {
             counts.retries += u64::from(*is_retry);
             counts.judged += u64::from(*mode == Mode::Enforce);
         }
-        Event::Watched { wait, denied, .. } => {
+        Event::Watched { wait, denied, is_needless, .. } => {
             let counts = hour.mode_mut(Mode::Shadow);
+            counts.needless += u64::from(*is_needless);
             counts.waits.note(*wait);
             denied.iter().for_each(|reason| counts.deny(reason));
             // One whose name was taken is judged once more under a name of its own.

@@ -12,8 +12,6 @@ const MOST_PAGES: usize = 48;
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     hours: BTreeMap<Hour, Page>,
-    /// The last day on which the scope was named in the store.
-    named: Option<Day>,
     /// The last addition of all hours: numbers rise, also for an hour whose page was written and is opened again.
     number: u64,
     /// Calls on pages that were given up.
@@ -75,16 +73,11 @@ impl Pages {
         self.lost == 0 && self.hours.values().all(|page| page.sent.is_none() && page.open.is_empty())
     }
 
-    /// The days with pages on which the scope was not named yet.
-    pub(super) fn unnamed(&self) -> Vec<Day> {
-        let mut days: Vec<Day> = self.hours.keys().map(|hour| Day::of(*hour)).filter(|day| self.named < Some(*day)).collect();
+    /// The days of which something is to be written.
+    pub(super) fn days(&self) -> Vec<Day> {
+        let mut days: Vec<Day> = self.hours.keys().map(|hour| Day::of(*hour)).collect();
         days.dedup();
         days
-    }
-
-    /// The scope was named on a day.
-    pub(super) fn named(&mut self, day: Day) {
-        self.named = self.named.max(Some(day));
     }
 
     /// The oldest page goes; how many calls were on it is told with the next one.
@@ -148,16 +141,17 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_named_once_a_day() {
+    fn a_scope_is_named_on_each_day_that_something_is_written_of() {
         let mut pages = Pages::default();
-        assert!(pages.unnamed().is_empty());
+        assert!(pages.days().is_empty());
         asked(&mut pages, 24, 1);
         asked(&mut pages, 47, 1);
         asked(&mut pages, 48, 1);
-        assert_eq!(pages.unnamed(), [Day(1), Day(2)]);
-        pages.named(Day(1));
-        assert_eq!(pages.unnamed(), [Day(2)]);
-        pages.named(Day(2));
-        assert!(pages.unnamed().is_empty());
+        assert_eq!(pages.days(), [Day(1), Day(2)]);
+        for addition in pages.take(7) {
+            assert!(pages.days().contains(&Day::of(addition.hour)), "until it is known to be written");
+            pages.written(addition.hour, addition.number);
+        }
+        assert!(pages.days().is_empty());
     }
 }

@@ -114,9 +114,6 @@ impl Scope {
         let refusal = refusal(&self.target.provider, input, standing.class, &policy, &past)
             .or_else(|| self.tried_in_layers(input, policy.attempts));
         let (refusal, would_deny) = if mode == Mode::Shadow { (None, refusal) } else { (refusal, None) };
-        // Attempts that would not have been needed use none up.
-        let is_needed = |denied: &Denied| denied.denial.reason != Reason::AttemptsExhausted || !is_needless_retry(input);
-        let would_deny = would_deny.filter(is_needed);
         if let Some(mut denied) = refusal {
             if !is_read {
                 return fx.unread.push(Input::Ask(reply, input.clone()));
@@ -392,7 +389,7 @@ pub(crate) const NAME_TAKEN: &str = "already_exists";
 /// A watched call that would have been refused because its name is another call's.
 fn misnamed(input: &AskInput) -> Event {
     let model = Arc::from(input.request.target.model.as_str());
-    Event::Watched { model, wait: Span::ZERO, denied: Some(NAME_TAKEN) }
+    Event::Watched { model, wait: Span::ZERO, denied: Some(NAME_TAKEN), is_needless: false }
 }
 
 fn other_call(input: &AskInput) -> CallError {

@@ -138,6 +138,8 @@ pub enum Event {
         wait: Span,
         /// Why it would have been denied.
         denied: Option<&'static str>,
+        /// It is a further attempt of a call that enforce would have sent later instead of letting it be refused.
+        is_needless: bool,
     },
     /// The provider refused a watched call that would not have been sent then.
     Prevented {

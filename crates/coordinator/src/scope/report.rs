@@ -77,8 +77,8 @@ impl Scope {
         if is_open && is_needless {
             self.was_needless(&lease, wire, now, fx);
         }
-        if is_open && is_final {
-            self.settle_line(&lease, &input, is_needless, now);
+        if is_open && is_final && own.is_none_or(Record::has_place) {
+            self.settle_line(&lease, wire, &input, now);
         }
         let verdict = is_final.then(|| match own.and_then(|record| record.verdict).filter(|_| !is_open) {
             Some(earlier) => earlier,
@@ -131,7 +131,7 @@ impl Scope {
         }
         fx.bind(reply, Input::Release(reply, input));
         report::release(&mut self.value, &lease);
-        for charge in lease.charges.iter().filter(|charge| !charge.held) {
+        for charge in lease.charges.iter().filter(|charge| !charge.held && record.has_place()) {
             self.line.give_back(&self.value, &charge.bucket, lease.class, charge.amount, now);
         }
         self.move_flight(lease.class, Some(lease.hold_until), None);

@@ -35,17 +35,19 @@ impl Scope {
         let Some((waiting, parts)) = self.queue.remove(id, now) else { return };
         let Some(call) = self.forget_call(id) else { return };
         let would = self.would(&waiting.ask, &call, ahead, now);
-        let mut slot = shadow::charge(&mut self.value, &waiting.ask, now);
+        // It was counted with the attempt that would have waited instead of being refused.
+        let is_needless = is_needless_retry(&call.input);
+        let is_new = !is_needless;
+        let mut slot = shadow::charge(&mut self.value, &waiting.ask, is_new, now);
         slot.delays = parts;
         self.watched.asks += 1;
-        // It was counted with the attempt that would have waited instead of being refused.
-        let is_new = !is_needless_retry(&call.input);
         self.watched.would_wait += u64::from(is_new && would.wait > Span::ZERO);
         self.watched.would_deny += u64::from(is_new && would.denial.is_some());
         let event = Event::Watched {
             model: Arc::from(call.input.request.target.model.as_str()),
             wait: if is_new { would.wait } else { Span::ZERO },
             denied: would.denial.as_ref().filter(|_| is_new).map(|denial| denial.reason.name()),
+            is_needless,
         };
         let delays =
             if would.wait > Span::ZERO { vec![DelayPart { cause: would.cause, length: would.wait }] } else { Vec::new() };
@@ -56,16 +58,29 @@ impl Scope {
 
     /// What would become of a call behind those who really wait.
     fn would(&mut self, ask: &Ask, call: &Call, ahead: u64, now: FleetTime) -> Would {
+        if is_needless_retry(&call.input) {
+            return self.would_still(&call.input, now);
+        }
         if let Some(denial) = &call.would_deny {
             return Would { wait: Span::ZERO, cause: Cause::plain(Source::None), denial: Some(denial.clone()) };
         }
-        // The attempt before would not have been refused, so nothing keeps this one back.
-        let not_before = ask.not_before.filter(|_| !is_needless_retry(&call.input));
-        let judged = Ask { not_before, ..ask.clone() };
-        self.line.join(&mut self.value, &judged, ahead, now)
+        self.line.join(&mut self.value, ask, ahead, now)
     }
 
-    /// A refusal that enforce would have prevented has been taken: the call used nothing, and asks again in a world in which it
+    /// What is left at `now` of what would have become of the call when its attempt before was sent: it has its place in the line, or
+    /// was denied, so a further attempt takes none.
+    fn would_still(&self, input: &AskInput, now: FleetTime) -> Would {
+        let before = input.previous.as_ref().zip(input.previous_key.and_then(|key| self.records.get(&key)));
+        let before = before.filter(|(lease, record)| record.lease.serial == wire::serial_of(lease));
+        let Some((lease, watched)) = before.and_then(|(lease, record)| Some((lease, record.shadow.as_deref()?))) else {
+            return Would { wait: Span::ZERO, cause: Cause::plain(Source::None), denial: None };
+        };
+        let slot = FleetTime::from_micros(lease.granted_at) + watched.wait;
+        let cause = watched.delays.first().map_or_else(|| Cause::plain(Source::None), |part| part.cause.clone());
+        Would { wait: slot.since(now).at_least_zero(), cause, denial: watched.denial.clone() }
+    }
+
+    /// A refusal that enforce would have prevented has been taken: the call used nothing, and may ask again in a world in which it
     /// need not; nobody in the line waits for what the provider said to it.
     pub(super) fn was_needless(&mut self, lease: &Lease, wire: &LeaseWire, now: FleetTime, fx: &mut Effects) {
         report::release(&mut self.value, lease);
@@ -74,9 +89,13 @@ impl Scope {
         fx.events_on_commit.push(Event::Prevented { model: Arc::from(wire.model.as_str()) });
     }
 
-    /// Gives the line back what an ended call reserved and did not use.
-    pub(super) fn settle_line(&mut self, lease: &Lease, input: &ReportInput, is_needless: bool, now: FleetTime) {
-        let is_unused = is_needless || input.request.outcome == Outcome::ConnectionFailed;
+    /// Gives the line back what an ended call reserved and did not use. A call that was sent before its turn keeps its place when it was
+    /// not served: it would still wait there, or have been served by now.
+    pub(super) fn settle_line(&mut self, lease: &Lease, wire: &LeaseWire, input: &ReportInput, now: FleetTime) {
+        let is_unused = input.request.outcome == Outcome::ConnectionFailed;
+        if is_needless(wire, input) || (is_unused && wire.held_back) {
+            return;
+        }
         for charge in lease.charges.iter().filter(|charge| !charge.held) {
             let meter = self.value.position(&charge.bucket).and_then(|index| self.value.buckets.get(index));
             let used = meter.and_then(|bucket| input.request.usage.of(&bucket.plan.meter)).map(Milli::from_units);

@@ -21,3 +21,4 @@ mod retries;
 mod shadow;
 mod tenants;
 mod uses;
+mod would;

@@ -148,7 +148,7 @@ fn a_refusal_that_need_not_have_been_is_prevented() {
     let value = world.stored_value(&crate::support::target("m"));
     assert!(value.groups[0].floor.is_some_and(|floor| floor.holds_at(world.now + secs(30))), "it is the provider's word");
     let watched = would(&mut world, ask("next"));
-    assert!(watched.wait <= secs(2), "the ten ask again as others, and nobody waits for their refusals: {watched:?}");
+    assert!(close(watched.wait, Span::from_millis(10_500)), "behind the ten, and nobody waits for their refusals: {watched:?}");
     // The same answer to a call that enforce would have sent as well is no prevented one.
     let mut world = World::new(watched_alone(), 1);
     let lease = lease_of(&mut world, ask("alone"));
@@ -172,8 +172,8 @@ fn needless_refusals_are_no_further_cuts() {
         world.report(answered(&lease, if n < 65 { 200 } else { 429 }, &[]));
     }
     let value = world.stored_value(&crate::support::target("m"));
-    // Of more than a hundred, only those count that enforce would have sent: one after each backoff.
-    assert!((2..=6).contains(&value.groups[0].refusals), "{} in a row", value.groups[0].refusals);
+    // Of more than a hundred, only one counts that enforce would have sent as well.
+    assert!((1..=2).contains(&value.groups[0].refusals), "{} in a row", value.groups[0].refusals);
 }
 
 /// What was sent is charged, settled by what it really used, and a lost reply is answered with the same lease.

@@ -50,6 +50,7 @@ impl Counts {
             ("silent", self.silent),
             ("unsaid", self.unsaid),
             ("prevented", self.prevented),
+            ("needless", self.needless),
         ]
         .map(|(name, count)| (name.to_owned(), count))
         .into();
@@ -91,6 +92,7 @@ impl Counts {
             "silent" => &mut self.silent,
             "unsaid" => &mut self.unsaid,
             "prevented" => &mut self.prevented,
+            "needless" => &mut self.needless,
             _ => return None,
         })
     }
@@ -113,6 +115,7 @@ mod tests {
                 unanswered: 7,
                 silent: 6,
                 prevented: 5,
+                needless: 3,
                 ..Counts::default()
             };
             counts.waits.note(Span::from_millis(300));

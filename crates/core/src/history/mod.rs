@@ -88,6 +88,8 @@ pub struct Counts {
     pub unsaid: u64,
     /// Of the refusals of watched calls: enforced, the call would not have been sent then.
     pub prevented: u64,
+    /// Of the asks of watched calls: further attempts after a refusal that enforce would have prevented, so they would not have been.
+    pub needless: u64,
     /// What calls used, by meter.
     pub units: BTreeMap<String, Units>,
 }
@@ -182,6 +184,7 @@ impl Counts {
             (&mut self.silent, other.silent),
             (&mut self.unsaid, other.unsaid),
             (&mut self.prevented, other.prevented),
+            (&mut self.needless, other.needless),
         ] {
             *sum = sum.saturating_add(more);
         }

@@ -29,12 +29,12 @@ pub(super) fn report(report: &Report) -> String {
     if report.silent_replicas > 0 {
         let _ = writeln!(
             text,
-            "{} replicas did not answer: what they saw in the last ten seconds is missing.",
-            report.silent_replicas
+            "{} did not answer: what they saw in the last ten seconds is missing.",
+            times(u64::from(report.silent_replicas), "replica")
         );
     }
     let _ = match report.is_believable() {
-        true => writeln!(text, "Believable: nothing speaks against these figures."),
+        true => writeln!(text, "Believable: nothing speaks against these figures. IF ENFORCED is an estimate, to about 15 %."),
         false => writeln!(text, "NOT BELIEVABLE YET"),
     };
     write_doubts(&mut text, &report.doubts);
@@ -67,8 +67,7 @@ fn figures(report: &Report, name: &str, summary: &Summary) -> String {
     let mut rows = vec![row(["", "WATCHED", "IF ENFORCED", "REALLY ENFORCED"])];
     let refusals = Refusals::of(watched);
     let really = Refusals::of(enforced);
-    // Each prevented refusal made a further attempt, which would not have been.
-    let would_ask = watched.judged.saturating_sub(refusals.prevented);
+    let would_ask = summary.would_ask();
     rows.push(vec!["calls".to_owned(), count(watched.asks), count(summary.would_send()), count(enforced.asks)]);
     rows.push(vec![
         "refused by the provider".to_owned(),
@@ -98,7 +97,7 @@ fn figures(report: &Report, name: &str, summary: &Summary) -> String {
     rows.push(vec![
         "sent again".to_owned(),
         part(watched.retries, watched.asks),
-        "-".to_owned(),
+        part(watched.retries.saturating_sub(watched.needless), summary.would_send()),
         part(enforced.retries, enforced.asks),
     ]);
     if enforced.asks == 0 {
@@ -134,7 +133,14 @@ fn details(report: &Report, summary: &Summary) -> Vec<String> {
         lines.push(format!("would be denied: {}", by_reason.collect::<Vec<_>>().join(", ")));
     }
     if refusals.prevented > 0 {
-        lines.push(format!("saved by enforcing: {} calls that were refused and sent again", count(refusals.prevented)));
+        let again = match counts.needless {
+            0 => String::new(),
+            needless => format!(", and {} after them", times(needless, "further attempt")),
+        };
+        lines.push(format!("saved by enforcing: {}{again}", times(refusals.prevented, "refusal")));
+    }
+    if summary.has_rough_waits() {
+        lines.push("waits are told at most: while calls are denied for waiting too long, others may wait for half of that".to_owned());
     }
     lines.extend(spent(report, counts, "retries used", |units| units.retried));
     lines.extend(spent(report, counts, "refused calls used", |units| units.refused));
@@ -168,6 +174,11 @@ fn count(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// So many of what is called `name` when it is one.
+fn times(number: u64, name: &str) -> String {
+    format!("{} {name}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// A number, and what part of a whole it is.

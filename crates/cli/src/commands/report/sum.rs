@@ -110,11 +110,22 @@ impl Summary {
         self.hours.iter().filter(|seen| waited(seen) > 0).max_by_key(waited)
     }
 
-    /// How many attempts would have been sent: without those that would have been denied, and without those whose refusal would not
-    /// have happened, because each of these was sent again.
+    /// How many attempts would have been asked for: without those that follow a refusal which would not have happened.
+    pub(super) fn would_ask(&self) -> u64 {
+        let counts = self.watched();
+        counts.judged.saturating_sub(counts.needless)
+    }
+
+    /// How many attempts would have been sent: of those that would have been asked for, all that would not have been denied.
     pub(super) fn would_send(&self) -> u64 {
         let counts = self.watched();
-        counts.asks.saturating_sub(counts.all_denied()).saturating_sub(Refusals::of(counts).prevented)
+        counts.asks.saturating_sub(counts.needless).saturating_sub(counts.all_denied())
+    }
+
+    /// Whether so many would have been denied for waiting too long that the waits of the others are told too long.
+    pub(super) fn has_rough_waits(&self) -> bool {
+        let late = self.watched().denied.get("deadline").copied().unwrap_or(0);
+        late * 50 > self.would_ask()
     }
 }
 

@@ -25,7 +25,7 @@ fn mins(mins: i64) -> Span {
 /// A thousand watched calls: 40 would have waited two seconds, 2 would have been denied, 30 were refused and would not have been.
 fn calm() -> Counts {
     let mut counts =
-        Counts { asks: 1_000, judged: 1_000, answers: 990, unanswered: 5, retries: 31, prevented: 30, ..Counts::default() };
+        Counts { asks: 1_000, judged: 1_000, answers: 990, unanswered: 5, retries: 31, prevented: 30, needless: 30, ..Counts::default() };
     (0..40).for_each(|_| counts.waits.note(Span::from_secs(2)));
     (0..30).for_each(|_| counts.refuse(429, true));
     (0..2).for_each(|_| counts.deny("deadline"));
@@ -233,17 +233,17 @@ fn people_read_a_table_and_what_to_do() {
     let expected = "\
 openai/prod, in the 4 h 20 min since 2026-03-02T04:00:00Z (5 hours with calls)
                            WATCHED      IF ENFORCED  REALLY ENFORCED
-  calls                    5,000        4,867        100
+  calls                    5,000        4,840        100
   refused by the provider  150 (3.0 %)  27 (0.6 %)   0
   waited                   -            200 (4.1 %)  1 (1.0 %)
     half of those          -            up to 2 s    up to 4 s
     99 of 100 of those     -            up to 2 s    up to 4 s
   denied                   -            10 (0.2 %)   0
-  sent again               155 (3.1 %)  -            1 (1.0 %)
+  sent again               155 (3.1 %)  5 (0.1 %)    1 (1.0 %)
   refused with: 429 150
   waits added: 6 min 40 s in all, 2 s each; most in the hour of 2026-03-02T08:00:00Z, 1 min 20 s
   would be denied: deadline 10
-  saved by enforcing: 123 calls that were refused and sent again
+  saved by enforcing: 123 refusals, and 150 further attempts after them
   retries used: 155 requests, 155,000 tokens ($0.47)
   refused calls used: 150 requests ($0.00)
   not believable yet:
@@ -256,7 +256,7 @@ NOT BELIEVABLE YET
 ";
     assert_eq!(text, expected, "\n{text}");
     let calm = people::report(&report_of(&told([day(&calm())]), USUAL));
-    assert!(calm.ends_with("\nBelievable: nothing speaks against these figures.\n"), "{calm}");
+    assert!(calm.ends_with("\nBelievable: nothing speaks against these figures. IF ENFORCED is an estimate, to about 15 %.\n"), "{calm}");
 }
 
 #[test]
@@ -281,6 +281,7 @@ fn programs_read_the_same_figures() {
         ("/waits/total_s", 2_000.0),
         ("/waits/mean_s", 2.0),
         ("/denied/deadline", 50.0),
+        ("/needless", 750.0),
         ("/retries", 775.0),
         ("/units/tokens/retried", 775_000.0),
         ("/usd/retried", 2.325),
