@@ -117,6 +117,8 @@ pub(crate) struct Refused {
     pub(crate) cost: Milli,
     /// When it was sent.
     pub(crate) sent_at: FleetTime,
+    /// Whether it was sent although it was to wait.
+    pub(crate) is_needless: bool,
 }
 
 impl BucketState {
@@ -126,6 +128,13 @@ impl BucketState {
             return;
         }
         let Ceiling { anchor_at, anchor_mark, cut_mark, .. } = self.ceiling;
+        if call.is_needless && self.told_rate().is_some() {
+            // That more than a known limit does not pass says nothing of how much does.
+            if anchor_at > FleetTime::ZERO && call.mark > anchor_mark {
+                self.ceiling.refused += call.cost;
+            }
+            return;
+        }
         if anchor_at == FleetTime::ZERO {
             return self.meet_first(call, now);
         }

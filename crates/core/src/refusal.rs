@@ -120,7 +120,9 @@ fn meet_ceiling(value: &mut ScopeValue, answered: &Answered<'_>) {
     };
     let Some(bucket) = silent.min_by_key(fullness).and_then(|index| value.buckets.get_mut(index)) else { return };
     let Some(charge) = lease.charges.iter().find(|charge| charge.bucket == bucket.plan.id) else { return };
-    bucket.meet_ceiling(Refused { mark: charge.mark, cost: charge.amount, sent_at: lease.send_at }, now);
+    // A watched call that was not to be sent then: no group has ever granted nothing.
+    let is_needless = lease.group_mark == 0;
+    bucket.meet_ceiling(Refused { mark: charge.mark, cost: charge.amount, sent_at: lease.send_at, is_needless }, now);
 }
 
 /// 5xx that may have run: this call alone waits.

@@ -16,8 +16,8 @@ use paceline_core::units::{FleetTime, Span};
 use prost::Message;
 
 use super::effects::{Granted, Undo};
-use super::undo::waited_so_far;
 use super::shadow::is_needless_retry;
+use super::undo::waited_so_far;
 use super::view::count;
 use super::{Call, Effects, Event, Scope, from_now, reply_to};
 use crate::api::{Answer, Grant, Queued, Target, USE_WITHIN, Watched};
@@ -43,9 +43,9 @@ impl Scope {
         let mode = if watched.is_some() { Mode::Shadow } else { Mode::Enforce };
         let lease = LeaseWire {
             above: above.into_iter().map(|key| key.0.to_vec()).collect(),
-            held_back: watched.as_ref().is_some_and(|would| {
-                would.wait > Span::ZERO || would.denial.is_some() || is_needless_retry(&call.input)
-            }),
+            held_back: watched
+                .as_ref()
+                .is_some_and(|would| would.wait > Span::ZERO || would.denial.is_some() || is_needless_retry(&call.input)),
             ..self.lease(&ask, &call, &slot, mode, now)
         };
         let (record, grant) = self.record(&lease, &ask, &call, &slot, watched, now);

@@ -24,8 +24,16 @@ fn mins(mins: i64) -> Span {
 
 /// A thousand watched calls: 40 would have waited two seconds, 2 would have been denied, 30 were refused and would not have been.
 fn calm() -> Counts {
-    let mut counts =
-        Counts { asks: 1_000, judged: 1_000, answers: 990, unanswered: 5, retries: 31, prevented: 30, needless: 30, ..Counts::default() };
+    let mut counts = Counts {
+        asks: 1_000,
+        judged: 1_000,
+        answers: 990,
+        unanswered: 5,
+        retries: 31,
+        prevented: 30,
+        needless: 30,
+        ..Counts::default()
+    };
     (0..40).for_each(|_| counts.waits.note(Span::from_secs(2)));
     (0..30).for_each(|_| counts.refuse(429, true));
     (0..2).for_each(|_| counts.deny("deadline"));
@@ -256,7 +264,10 @@ NOT BELIEVABLE YET
 ";
     assert_eq!(text, expected, "\n{text}");
     let calm = people::report(&report_of(&told([day(&calm())]), USUAL));
-    assert!(calm.ends_with("\nBelievable: nothing speaks against these figures. IF ENFORCED is an estimate, to about 15 %.\n"), "{calm}");
+    assert!(
+        calm.ends_with("\nBelievable: nothing speaks against these figures. IF ENFORCED is an estimate, to about 15 %.\n"),
+        "{calm}"
+    );
 }
 
 #[test]
