@@ -9,20 +9,22 @@ mod sum;
 mod tests;
 mod when;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use clap::Args;
 use jiff::Timestamp;
+use paceline_core::mode::Mode;
 use paceline_core::units::Span;
 use paceline_proto::convert::duration;
-use paceline_proto::v1::{GetHistoryRequest, GetHistoryResponse};
-use tonic::Code;
+use paceline_proto::v1::{GetHistoryRequest, GetHistoryResponse, Selector};
+use tonic::{Code, Response, Status};
 
 use self::believe::{Doubt, Thresholds, doubts};
 use self::price::Price;
 use self::sum::Summary;
 use self::when::Since;
-use crate::commands::status::{self, StatusError};
+use crate::commands::status::{self, StatusError, printable};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +41,8 @@ Examples:
   paceline report --shadow --since 7day --price input_tokens=3/1M --price output_tokens=15/1M --json
 
 Calls are counted by hour and kept for 31 days, of all replicas together; the hour in which the time
-begins is told whole. Waits and denials of watched calls are what would have been.
+begins is told whole. A replica that is killed takes along what it counted in its last ten seconds.
+Waits and denials of watched calls are what would have been, as an estimate to about 15 %.
 
 The exit status is 0 when the figures can be believed, 1 when they cannot yet (each reason is told
 with what to do), 2 when the command line was wrong, and 3 when the service cannot be asked.";
@@ -59,12 +62,12 @@ pub(crate) struct ReportArgs {
     #[arg(long, required = true)]
     shadow: bool,
 
-    /// Since when: so long ago (24h, 7day), or an instant (2026-03-01T08:00:00Z).
+    /// Since when: so long ago (24h, 7day), a day in UTC (2026-03-01), or an instant (2026-03-01T08:00:00Z).
     #[arg(long, value_name = "TIME", default_value = "24h", allow_hyphen_values = true)]
     since: Since,
 
     /// For how many hours calls must have been watched. From 24 on, the peak must be behind them as well.
-    #[arg(long, value_name = "HOURS", default_value_t = 24)]
+    #[arg(long, value_name = "HOURS", default_value = "24", value_parser = when::hours, allow_hyphen_values = true)]
     min_hours: u32,
 
     /// How many answers of the provider must have been seen, of each scope.
@@ -96,6 +99,14 @@ pub(crate) enum ReportError {
     /// The service has no history.
     #[error("the service at {0} is older than this command and counts nothing by hour; upgrade it first")]
     TooOld(String),
+    /// It is there, and cannot tell.
+    #[error("{addr} answers, but cannot tell what was counted: {why}; `paceline status` says whether its store is well")]
+    Silent {
+        /// Where.
+        addr: String,
+        /// What it said, or what became of the call.
+        why: String,
+    },
     /// It is printed, and not to be believed.
     #[error("not believable yet: {} told above", if *.0 == 1 { "the reason is".to_owned() } else { format!("{} reasons are", .0) })]
     NotBelievable(usize),
@@ -109,7 +120,7 @@ impl ReportError {
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Service(StatusError::Address(_)) => 2,
-            Self::Service(_) | Self::TooOld(_) => 3,
+            Self::Service(_) | Self::TooOld(_) | Self::Silent { .. } => 3,
             Self::NotBelievable(_) | Self::Output(_) => 1,
         }
     }
@@ -132,6 +143,8 @@ struct Report {
     /// What speaks against all of it.
     doubts: Vec<Doubt>,
     silent_replicas: u32,
+    /// The meters that calls used.
+    meters: BTreeSet<String>,
     prices: Vec<Price>,
 }
 
@@ -140,6 +153,7 @@ impl Report {
     fn of(told: &GetHistoryResponse, now: Timestamp, since: Span, asked: Thresholds, prices: Vec<Price>) -> Self {
         let summaries: Vec<Summary> = told.scopes.iter().map(Summary::of).collect();
         let total = Summary::total(&summaries);
+        let meters = Mode::ALL.into_iter().flat_map(|mode| total.sum.mode(mode).units.keys().cloned()).collect();
         let mut own = Vec::new();
         if told.scopes.is_empty() {
             own.push(Doubt {
@@ -162,7 +176,36 @@ impl Report {
             Judged { doubts, summary }
         };
         let scopes = summaries.into_iter().map(judge).collect();
-        Self { now, since, scopes, total, doubts: own, silent_replicas: told.silent_replicas, prices }
+        Self { now, since, scopes, total, doubts: own, silent_replicas: told.silent_replicas, meters, prices }
+    }
+
+    /// Nothing was counted of what was asked for, although something was of others: says which there are.
+    fn without(mut self, asked: &str, others: &GetHistoryResponse) -> Self {
+        let names: Vec<String> = others.scopes.iter().map(|scope| format!("{}/{}", scope.provider, scope.account)).collect();
+        if !names.is_empty() {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let is_model = asked.matches('/').count() > 1;
+            self.doubts = vec![Doubt {
+                code: "no-such-scope",
+                what: format!(
+                    "nothing was counted of `{}` in this time; there are {}",
+                    printable(asked),
+                    believe::listed(&names)
+                ),
+                then: if is_model {
+                    "name it PROVIDER/ACCOUNT: all models of an account are told together"
+                } else {
+                    "check its name"
+                }
+                .to_owned(),
+            }];
+        }
+        self
+    }
+
+    /// Prices that nothing has, as they were stated.
+    fn idle_prices(&self) -> Vec<&str> {
+        self.prices.iter().map(Price::meter).filter(|meter| !self.meters.contains(*meter)).collect()
     }
 
     fn reasons(&self) -> usize {
@@ -181,20 +224,33 @@ pub(crate) async fn run(args: ReportArgs, out: &mut (dyn Write + Send)) -> Resul
     // Workers may name several replicas; any of them tells of all.
     let addr = args.addr.split(',').next().unwrap_or_default().trim();
     let service = status::connect(addr).await.map_err(ReportError::Service)?;
-    let request = GetHistoryRequest { selector: args.scope.as_deref().map(status::selector), since: Some(duration(since)) };
-    let told = service.max_decoding_message_size(MOST_ANSWER_BYTES).get_history(request).await;
-    let told = told.map_err(|status| match status.code() {
-        Code::Unimplemented => ReportError::TooOld(addr.to_owned()),
-        _ => ReportError::Service(status::failed(addr, &status)),
-    })?;
-    let told = told.into_inner();
+    let mut service = service.max_decoding_message_size(MOST_ANSWER_BYTES);
+    let mut history = async |selector: Option<Selector>| {
+        let request = GetHistoryRequest { selector, since: Some(duration(since)) };
+        service.get_history(request).await.map(Response::into_inner).map_err(|status| failed(addr, &status))
+    };
+    let told = history(args.scope.as_deref().map(status::selector)).await?;
     let asked = Thresholds { min_hours: args.min_hours, min_answers: args.min_answers };
-    let report = Report::of(&told, now, since, asked, args.price);
+    let mut report = Report::of(&told, now, since, asked, args.price);
+    if let Some(scope) = args.scope.as_deref().filter(|_| told.scopes.is_empty()) {
+        report = report.without(scope, &history(None).await?);
+    }
     let text = if args.json { format!("{}\n", json::report(&report)) } else { people::report(&report) };
     out.write_all(text.as_bytes())?;
     out.flush()?;
     match report.reasons() {
         0 => Ok(()),
         reasons => Err(ReportError::NotBelievable(reasons)),
+    }
+}
+
+/// The service was reached, so that it does not tell is no news of the network.
+fn failed(addr: &str, status: &Status) -> ReportError {
+    if status.code() == Code::Unimplemented {
+        return ReportError::TooOld(addr.to_owned());
+    }
+    match status::failed(addr, status) {
+        StatusError::Away { addr, why } => ReportError::Silent { addr, why },
+        other => ReportError::Service(other),
     }
 }

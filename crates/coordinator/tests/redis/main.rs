@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod emptied;
 mod eviction;
 mod full;
 mod history;

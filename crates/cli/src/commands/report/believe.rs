@@ -4,6 +4,7 @@ use paceline_core::mode::Mode;
 use paceline_core::units::Span;
 use paceline_proto::v1::{Bucket, Evidence, GetScopeResponse, Group, Refill};
 
+use super::people::times;
 use super::sum::{Refusals, Summary, percent, whole_hours};
 
 /// What a trial must have seen.
@@ -99,7 +100,7 @@ fn answers(summary: &Summary, asked: Thresholds) -> Vec<Doubt> {
     if counts.answers < asked.min_answers {
         doubts.push(doubt(
             "few-answers",
-            format!("it has seen {} answers of the provider, and a trial takes {}", counts.answers, asked.min_answers),
+            format!("it has seen {} of the provider, and a trial takes {}", times(counts.answers, "answer"), asked.min_answers),
             "look again later; if calls are many, check that workers report",
         ));
     }
@@ -122,7 +123,7 @@ fn sums(summary: &Summary) -> Vec<Doubt> {
     if lost * 100 > summary.sum.asks() + lost {
         doubts.push(doubt(
             "counts-lost",
-            format!("{lost} calls were counted and could not be kept, because the store was away for days"),
+            format!("the counts of {} could not be kept, because the store was away for days", times(lost, "call")),
             "begin again with a later --since",
         ));
     }
@@ -275,7 +276,7 @@ fn is_backed(evidence: Option<&Evidence>) -> bool {
 }
 
 /// Some names, and how many more.
-fn listed(names: &[&str]) -> String {
+pub(super) fn listed(names: &[&str]) -> String {
     const MOST: usize = 5;
     let shown: Vec<String> = names
         .iter()

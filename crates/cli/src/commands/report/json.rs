@@ -18,6 +18,7 @@ pub(super) fn report(report: &Report) -> Value {
         "believable": report.is_believable(),
         "doubts": report.doubts.iter().map(doubt).collect::<Vec<_>>(),
         "silent_replicas": report.silent_replicas,
+        "idle_prices": report.idle_prices(),
         "total": summary(report, &report.total),
         "scopes": report.scopes.iter().map(|judged| scope(report, judged)).collect::<Vec<_>>(),
     })

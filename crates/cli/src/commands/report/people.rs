@@ -7,7 +7,7 @@ use paceline_core::history::{Counts, Units};
 use paceline_core::mode::Mode;
 use paceline_core::units::Span;
 
-use super::believe::Doubt;
+use super::believe::{Doubt, listed};
 use super::json::instant;
 use super::price::usd;
 use super::sum::{Refusals, Seen, Summary, percent};
@@ -32,6 +32,15 @@ pub(super) fn report(report: &Report) -> String {
             "{} did not answer: what they saw in the last ten seconds is missing.",
             times(u64::from(report.silent_replicas), "replica")
         );
+    }
+    for meter in report.idle_prices() {
+        let meters: Vec<&str> = report.meters.iter().map(String::as_str).collect();
+        let used = if meters.is_empty() {
+            "nothing is known of what calls used".to_owned()
+        } else {
+            format!("they used {}", listed(&meters))
+        };
+        let _ = writeln!(text, "The price of `{}` was used for nothing: no call has used any; {used}.", printable(meter));
     }
     let _ = match report.is_believable() {
         true => writeln!(text, "Believable: nothing speaks against these figures. IF ENFORCED is an estimate, to about 15 %."),
@@ -179,7 +188,7 @@ fn count(number: u64) -> String {
 }
 
 /// So many of what is called `name` when it is one.
-fn times(number: u64, name: &str) -> String {
+pub(super) fn times(number: u64, name: &str) -> String {
     format!("{} {name}{}", count(number), if number == 1 { "" } else { "s" })
 }
 

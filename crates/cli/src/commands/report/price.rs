@@ -29,6 +29,13 @@ impl FromStr for Price {
     }
 }
 
+impl Price {
+    /// What it is a price of.
+    pub(super) fn meter(&self) -> &str {
+        &self.meter
+    }
+}
+
 /// What the units that `of` picks cost, in dollars; `None`: nothing that was used has a price.
 pub(super) fn usd(prices: &[Price], counts: &Counts, of: impl Fn(&Units) -> u64) -> Option<f64> {
     let priced = prices.iter().filter_map(|price| Some(counts.units.get(&price.meter).map(&of)? as f64 * price.usd_per_unit));

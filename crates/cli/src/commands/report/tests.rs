@@ -270,6 +270,42 @@ NOT BELIEVABLE YET
     );
 }
 
+/// A name with a slip is told from one that nothing was counted of yet.
+#[test]
+fn a_scope_that_is_not_there_is_told_with_those_that_are() {
+    let others = told([day(&calm())]);
+    for (asked, then) in [("opanai", "check its name"), ("openai/prod/gpt-4o", "PROVIDER/ACCOUNT")] {
+        let text = people::report(&report_of(&told([]), USUAL).without(asked, &others));
+        let what = format!("no-such-scope: nothing was counted of `{asked}` in this time; there are openai/prod\n");
+        assert!(text.contains(&what) && text.contains(then), "{text}");
+    }
+    let nobody = report_of(&told([]), USUAL).without("openai", &told([]));
+    assert_eq!(nobody.doubts[0].code, "nothing-counted");
+}
+
+#[test]
+fn a_price_of_a_meter_that_nobody_has_is_told() {
+    let mut priced = report_of(&told([day(&calm())]), USUAL);
+    assert!(priced.idle_prices().is_empty());
+    priced.prices.push("tokns=3/1M".parse().unwrap());
+    let text = people::report(&priced);
+    assert!(
+        text.contains("The price of `tokns` was used for nothing: no call has used any; they used requests, tokens."),
+        "{text}"
+    );
+    assert_eq!(json::report(&priced)["idle_prices"], serde_json::json!(["tokns"]));
+}
+
+#[test]
+fn waits_are_told_at_most_where_many_would_be_denied() {
+    let mut late = calm();
+    (0..40).for_each(|_| late.deny("deadline"));
+    let report = report_of(&told([day(&late)]), USUAL);
+    assert!(people::report(&report).contains("waits are told at most"));
+    assert_eq!(json::report(&report)["total"]["modes"]["shadow"]["waits"]["at_most"], serde_json::json!(true));
+    assert!(!people::report(&report_of(&told([day(&calm())]), USUAL)).contains("at most"));
+}
+
 #[test]
 fn names_cannot_move_the_cursor() {
     let text = people::report(&report_of(&told([ScopeHistory { account: "\u{1b}[2J".into(), ..day(&calm()) }]), USUAL));

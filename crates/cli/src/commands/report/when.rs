@@ -1,6 +1,7 @@
-//! Since when: so long ago, or an instant.
+//! Since when: so long ago, or an instant; and for how many hours.
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use paceline_core::history::KEPT_HOURS;
 use paceline_core::units::Span;
 use paceline_provider_sim::parse_span;
@@ -17,13 +18,17 @@ pub(super) enum Since {
 impl std::str::FromStr for Since {
     type Err = String;
 
-    /// Reads `24h`, `90min`, `7day`, or `2026-03-01T08:00:00Z`.
+    /// Reads `24h`, `90min`, `7day`, `2026-03-01T08:00:00Z`, or `2026-03-01`, which is when that day begins in UTC.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.contains('T') || text.contains(':') {
             let at = text.parse().map_err(|error| {
                 format!("`{text}` is no instant ({error}); write it as RFC 3339, such as 2026-03-01T08:00:00Z")
             })?;
             return Ok(Self::At(at));
+        }
+        if let Some(day) = Some(text).filter(|text| text.contains('-')).and_then(|text| text.parse::<Date>().ok()) {
+            let begins = format!("{day}T00:00:00Z").parse().map_err(|error| format!("`{text}` is no day ({error})"))?;
+            return Ok(Self::At(begins));
         }
         let ago = parse_span(text).map_err(|error| {
             format!("{error}; write how long ago, such as 24h or 7day, or an instant such as 2026-03-01T08:00:00Z")
@@ -54,6 +59,20 @@ impl Since {
     }
 }
 
+/// Reads a number of hours: `24`, `24h`, `7day`.
+pub(super) fn hours(text: &str) -> Result<u32, String> {
+    let bad = |why: &str| format!("`{text}` is no number of hours{why}; write one from 0 on, such as 24, or 7day");
+    if let Ok(hours) = text.parse::<u32>() {
+        return Ok(hours);
+    }
+    let length = parse_span(text).map_err(|_| bad(""))?;
+    let (hour, micros) = (3_600_000_000, length.as_micros());
+    if micros % hour != 0 {
+        return Err(bad(", which are whole"));
+    }
+    u32::try_from(micros / hour).map_err(|_| bad(""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +84,7 @@ mod tests {
         assert_eq!(ago("24h"), Ok(86_400));
         assert_eq!(ago("90min"), Ok(5_400));
         assert_eq!(ago("2026-03-02T07:59:00Z"), Ok(60));
+        assert_eq!(ago("2026-03-01"), Ok(32 * 3_600), "as that day begins in UTC");
         assert_eq!(ago("2026-03-02T10:59:00+03:00"), Ok(60));
         assert_eq!(ago("2020-01-01T00:00:00Z"), Ok(31 * 86_400), "as long as hours are kept");
         for (text, words) in [
@@ -77,6 +97,17 @@ mod tests {
         ] {
             let error = ago(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn hours_may_carry_their_unit() {
+        for (text, expected) in [("24", 24), ("24h", 24), ("0", 0), ("7day", 168)] {
+            assert_eq!(hours(text), Ok(expected), "{text}");
+        }
+        for bad in ["-1", "90min", "h", "-1h", ""] {
+            let error = hours(bad).unwrap_err();
+            assert!(error.contains("such as 24, or 7day"), "{bad}: {error}");
         }
     }
 }
