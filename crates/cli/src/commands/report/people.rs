@@ -33,7 +33,8 @@ pub(super) fn report(report: &Report) -> String {
             times(u64::from(report.silent_replicas), "replica")
         );
     }
-    for meter in report.idle_prices() {
+    let idle = if report.scopes.is_empty() { Vec::new() } else { report.idle_prices() };
+    for meter in idle {
         let meters: Vec<&str> = report.meters.iter().map(String::as_str).collect();
         let used = if meters.is_empty() {
             "nothing is known of what calls used".to_owned()
