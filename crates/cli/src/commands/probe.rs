@@ -65,7 +65,7 @@ pub(crate) struct ProbeArgs {
     account: String,
 
     /// How many calls are made: what moves between them tells how limits refill.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
+    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=10))]
     calls: u32,
 
     /// Send without asking.
@@ -76,7 +76,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long)]
     plain_http: bool,
 
-    /// Print one JSON object: {"provider","account","model","url","calls","buckets","unread_headers","malformed_headers","yaml","error"}.
+    /// Print one JSON object: {"provider","read_as","account","model","url","calls","buckets","unread_headers","malformed_headers","yaml","error"}.
     #[arg(long)]
     json: bool,
 

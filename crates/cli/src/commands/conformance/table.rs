@@ -32,7 +32,8 @@ impl Outcome<'_> {
     /// One line.
     pub(super) fn summary(&self) -> String {
         let (ok, wrong, unseen) = (self.count(Verdict::Ok), self.count(Verdict::Wrong), self.count(Verdict::NotSeen));
-        format!("{} situations: {ok} ok, {wrong} wrong, {unseen} not seen", self.judged.len())
+        let situations = if self.judged.len() == 1 { "situation" } else { "situations" };
+        format!("{} {situations}: {ok} ok, {wrong} wrong, {unseen} not seen", self.judged.len())
     }
 
     /// For people; `story` tells what happened in a situation.

@@ -24,6 +24,11 @@ pub(super) const MARK: &str = "x-ratelimit-remaining-requests";
 /// A secret that no report may hold, whatever the name of the header.
 pub(super) const SECRET: &str = "kit-secret-7f3a";
 
+/// The provider of all jobs.
+pub(super) const PROVIDER: &str = "openai";
+/// What each answer says was used, in tokens.
+pub(super) const USED_TOKENS: u64 = 12;
+
 /// What the pages share.
 #[derive(Clone)]
 struct Desk {
@@ -58,7 +63,7 @@ fn job_of(situation: &Situation, desk: &Desk) -> Value {
     let body = json!({"model": situation.id, "stream": situation.is_stream, "messages": [{"role": "user", "content": "Hi"}]});
     json!({
         "id": situation.id,
-        "provider": "openai",
+        "provider": PROVIDER,
         "account": "kit",
         "model": situation.id,
         "tokens": 20,
@@ -129,7 +134,7 @@ fn answer(status: u16, retry_after: Option<Duration>) -> Response<Body> {
 }
 
 fn usage() -> Value {
-    json!({"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12})
+    json!({"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": USED_TOKENS})
 }
 
 /// A head and a first event at once; then the rest, or a connection that breaks.

@@ -46,6 +46,15 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// The most that one of the calls takes of a meter, in its units; what nobody knows is without bound.
+    pub(super) fn most_of_a_call(&self, meter: &str) -> u64 {
+        match meter {
+            "requests" => 1,
+            "tokens" | "input_tokens" | "output_tokens" => self.most_tokens.unwrap_or(u64::MAX),
+            _ => u64::MAX,
+        }
+    }
+
     /// What the command line asks for.
     ///
     /// # Errors
@@ -127,8 +136,9 @@ impl Plan {
                 let usd = tokens as f64 * DEAREST_USD_PER_MILLION / 1e6;
                 format!(
                     "at most {tokens} tokens in all, which is {usd:.3} USD at {DEAREST_USD_PER_MILLION} USD for a million tokens; \
-                     nearly every model costs less. They count in the limits of the account, as {} do",
-                    count(self.calls)
+                     nearly every model costs less. They count in the limits of the account, as {} {}",
+                    count(self.calls),
+                    if self.calls == 1 { "does" } else { "do" }
                 )
             }
             None => format!("whatever {} cost there; nothing is known of it", count(self.calls)),

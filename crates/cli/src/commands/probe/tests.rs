@@ -5,12 +5,14 @@ use hyper::HeaderMap;
 use hyper::body::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use paceline_config::Config;
+use paceline_core::plan::Refill;
 use paceline_core::units::{FleetTime, Span};
 use paceline_signals::catalogue;
 
 use super::found::{Found, Sighting, Sureness, found};
 use super::plan::Plan;
 use super::secret::Key;
+use super::told::{Call, Outcome};
 use super::wire::Answered;
 use super::{ProbeArgs, ProbeError, agree, read, trouble, yaml};
 
@@ -108,7 +110,7 @@ fn limits_and_windows_come_out_as_a_configuration_has_them() {
             ],
         )],
     );
-    assert!(day.contains("requests: {limit: 10000, per: 24h, refill: continuous}"), "{day}");
+    assert!(day.contains("# requests: {limit: 10000, per: 24h, refill: continuous}   the window is a guess"), "{day}");
 
     let github = pasted(
         "github",
@@ -143,11 +145,14 @@ fn a_reset_that_nobody_explains_is_explained_by_the_next_answer() {
     let head = |remaining: &'static str, reset: &'static str| {
         [("x-ratelimit-limit", "60"), ("x-ratelimit-remaining", remaining), ("x-ratelimit-reset", reset)]
     };
-    let (first, stands, moves) = (head("59", "40"), head("58", "38"), head("50", "50"));
-    for (second, expected) in
-        [(&stands, "# requests: {limit: 60, per: min}"), (&moves, "requests: {limit: 60, per: 5min, refill: continuous}")]
-    {
-        let text = pasted("acme", &[(0, &first), (2_000, second)]);
+    let (first, stands, little, moves) = (head("59", "40"), head("58", "38"), head("59", "5"), head("50", "50"));
+    for (first, second, expected) in [
+        (&first, &stands, "# requests: {limit: 60, per: min}"),
+        (&little, &moves, "  requests: {limit: 60, per: 5min, refill: continuous}"),
+        // The figures of the first answer do not fit the window of the second.
+        (&first, &moves, "# requests: {limit: 60, per: 5min, refill: continuous}   the window is a guess"),
+    ] {
+        let text = pasted("acme", &[(0, first), (2_000, second)]);
         assert!(text.contains(expected), "{text}");
     }
 }
@@ -232,5 +237,46 @@ fn nothing_is_sent_before_somebody_agrees() {
         let (agreed, said) = ask(false, true, typed);
         assert!(matches!(agreed, Err(ProbeError::Declined)));
         assert_eq!(said, "What is sent.\nSend? [y/N] ");
+    }
+}
+
+/// A gateway in front of a provider whose limits refill evenly counts in fixed windows: its resets are no times until full.
+#[test]
+fn a_window_that_answers_contradict_is_not_stated() {
+    let head = |requests: &'static str, tokens: &'static str, reset: &'static str| {
+        [
+            ("x-ratelimit-limit-requests", "500"),
+            ("x-ratelimit-remaining-requests", requests),
+            ("x-ratelimit-reset-requests", reset),
+            ("x-ratelimit-limit-tokens", "30000"),
+            ("x-ratelimit-remaining-tokens", tokens),
+            ("x-ratelimit-reset-tokens", reset),
+        ]
+    };
+    // The third answer alone would say an hour, the second and the third together as well.
+    let heads = [head("499", "29991", "23.012s"), head("498", "29982", "23.006s"), head("497", "29973", "23.001s")];
+    let ms: Vec<(i64, &[(&str, &str)])> = [0, 6, 11].into_iter().zip(heads.iter().map(|head| &head[..])).collect();
+    for calls in [1, 2, 3] {
+        let (plan, found) = seen("openai", &ms[..calls]);
+        for bucket in &found.buckets {
+            assert!(!matches!(bucket.window, Some((_, Sureness::Reckoned | Sureness::Stated))), "{calls}: {bucket:?}");
+            assert_ne!(bucket.refill, Some(Refill::Continuous), "{calls}: {bucket:?}");
+        }
+        let text = yaml::yaml(&plan, &found);
+        let of_limits = |line: &&str| line.contains("{limit:") || line.contains("limit 500") || line.contains("limit 30000");
+        assert!(text.lines().filter(of_limits).all(|line| line.trim_start().starts_with('#')), "{text}");
+    }
+    let (_, found) = seen("openai", &ms);
+    assert!(found.buckets.iter().all(|bucket| bucket.refill == Some(Refill::Window)), "{found:?}");
+}
+
+#[test]
+fn what_others_took_is_no_calls_cost() {
+    let head = |remaining: &'static str| [("x-ratelimit-limit-requests", "500"), ("x-ratelimit-remaining-requests", remaining)];
+    for (after, told, others) in [("498", "a call took 1", false), ("420", "somebody else uses it too", true)] {
+        let (plan, found) = seen("openai", &[(0, &head("499")), (50, &head(after))]);
+        let calls = vec![Call { status: 200, took: Span::from_millis(5) }; 2];
+        let text = Outcome { plan: &plan, calls, found, yaml: String::new(), trouble: None }.text();
+        assert!(text.contains(told) && text.contains("a call took") != others, "{text}");
     }
 }

@@ -61,7 +61,8 @@ impl Outcome<'_> {
             false => writeln!(text, "\nLimits of {}", plan.model),
         };
         for bucket in &self.found.buckets {
-            let _ = writeln!(text, "  {}\n    read from {}", sentence(bucket), bucket.headers.join(", "));
+            let others = self.is_used_by_others(bucket);
+            let _ = writeln!(text, "  {}\n    read from {}", sentence(bucket, !others), bucket.headers.join(", "));
         }
         let foreign = self.found.buckets.iter().filter(|bucket| self.is_used_by_others(bucket));
         for bucket in foreign {
@@ -70,11 +71,14 @@ impl Outcome<'_> {
         }
     }
 
-    /// Whether more than a twentieth of the limit is gone that we cannot have taken.
+    /// Whether more than a twentieth of the limit is gone that we cannot have taken, or far more between two calls than one of them is.
     fn is_used_by_others(&self, bucket: &Bucket) -> bool {
         let (Some(limit), Some(remaining), Some(per_call)) = (bucket.limit, bucket.remaining, bucket.per_call) else {
             return false;
         };
+        if per_call > self.plan.most_of_a_call(&bucket.meter).saturating_mul(4) {
+            return true;
+        }
         let calls = u64::try_from(self.calls.len()).unwrap_or(u64::MAX);
         let ours = per_call.saturating_mul(calls);
         limit.saturating_sub(remaining) > ours.saturating_mul(2).saturating_add(limit / 20)
@@ -117,13 +121,16 @@ impl Outcome<'_> {
 }
 
 /// `requests: 500 per 1 min, refills evenly, 497 left; a call takes 1`.
-fn sentence(bucket: &Bucket) -> String {
+fn sentence(bucket: &Bucket, is_ours: bool) -> String {
     let owner = if bucket.owner == ObservedOwner::Account { " (of the whole account)" } else { "" };
     let mut parts = Vec::new();
     parts.push(match (bucket.limit, bucket.window) {
         (Some(limit), _) if bucket.refill == Some(Refill::Held) => format!("{limit} at a time"),
         (Some(limit), Some((window, Sureness::AtLeast))) => format!("{limit} per {window} or longer"),
         (Some(limit), Some((window, Sureness::Reckoned))) => format!("{limit} per {window} (reckoned from its reset)"),
+        (Some(limit), Some((window, Sureness::Guessed))) => {
+            format!("{limit}, the window is not told ({window} would fit, which two answers have not shown)")
+        }
         (Some(limit), Some((window, Sureness::Stated))) => format!("{limit} per {window}"),
         (Some(limit), None) => format!("{limit}, the window is not told"),
         (None, _) => "the limit is not told".to_owned(),
@@ -139,7 +146,7 @@ fn sentence(bucket: &Bucket) -> String {
     parts.extend(bucket.remaining.map(|remaining| format!("{remaining} left")));
     let end = if bucket.refill == Some(Refill::Continuous) { "full again" } else { "resets" };
     parts.extend(bucket.reset_in.map(|reset| format!("{end} in {reset}")));
-    parts.extend(bucket.per_call.map(|units| format!("a call took {units}")));
+    parts.extend(bucket.per_call.filter(|_| is_ours).map(|units| format!("a call took {units}")));
     format!("{}{owner}: {}", bucket.name, parts.join(", "))
 }
 
@@ -156,6 +163,7 @@ fn bucket_json(bucket: &Bucket) -> Value {
         "window_is": window.map(|(_, sure)| match sure {
             Sureness::Stated => "stated",
             Sureness::Reckoned => "reckoned",
+            Sureness::Guessed => "guessed",
             Sureness::AtLeast => "at_least",
         }),
         "refill": bucket.refill.map(|refill| match refill {

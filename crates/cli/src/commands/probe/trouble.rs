@@ -47,7 +47,8 @@ pub(super) fn of(plan: &Plan, key: &Key, answered: &Answered, reading: &Reading)
         }
         (_, AnswerKind::Throttled) => format!(
             "{title} refused the call at once ({status}): the limit is used up by others with this key, or it is zero.{wait} \
-             Try again then, with --calls 1"
+             Try again {}, with --calls 1",
+            if wait.is_empty() { "in a few minutes" } else { "then" }
         ),
         (_, AnswerKind::QuotaExhausted) => {
             format!("{title} refused the call ({status}): no credit, or a quota that is used up. Look at its billing page")

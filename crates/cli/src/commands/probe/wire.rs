@@ -1,6 +1,7 @@
 //! One call over HTTP/1.1, with or without TLS. The only place here that reads a clock or opens a socket.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +13,7 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use paceline_core::units::{FleetTime, Span};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout};
@@ -120,6 +121,11 @@ async fn connect(place: &Place) -> Result<TcpStream, WireError> {
 
 async fn encrypt(stream: TcpStream, place: &Place) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>, WireError> {
     let failed = |problem: String| WireError::Tls { host: place.host.clone(), problem };
+    for name in ["SSL_CERT_FILE", "SSL_CERT_DIR"] {
+        if let Some(path) = std::env::var_os(name).filter(|path| !Path::new(path).exists()) {
+            return Err(failed(format!("{name} names {}, which does not exist", path.display())));
+        }
+    }
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
@@ -139,13 +145,34 @@ async fn encrypt(stream: TcpStream, place: &Place) -> Result<impl AsyncRead + As
 fn why_no_tls(error: &io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(reason)) => format!(
-            "its certificate is not trusted ({reason:?}). Somebody between here and there may be reading along, so nothing was sent. \
-             If that is a proxy of your own, name its authority in SSL_CERT_FILE"
+            "its certificate is not trusted: {}. Somebody between here and there may be reading along, so nothing was sent. \
+             If that is a server or a proxy of your own, name the certificate of the authority that signed its in SSL_CERT_FILE",
+            why_untrusted(reason)
         ),
         Some(rustls::Error::InvalidMessage(_)) => {
             "it does not speak TLS on this port; if it is a server of your own without TLS, write http://".to_owned()
         }
         _ => error.to_string(),
+    }
+}
+
+/// What is wrong with a certificate, in words.
+fn why_untrusted(reason: &CertificateError) -> String {
+    match reason {
+        CertificateError::UnknownIssuer => "no authority that this machine trusts has signed it".to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it is over".to_owned(),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it does not hold yet; is this machine's clock right?".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name".to_owned()
+        }
+        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "it signed itself, as an authority. Such a one cannot be trusted as a server's: make an authority, and let it sign one for the \
+             server (CA:FALSE)"
+                .to_owned()
+        }
+        other => other.to_string(),
     }
 }
 

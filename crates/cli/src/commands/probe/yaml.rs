@@ -20,6 +20,11 @@ pub(super) fn yaml(plan: &Plan, found: &Found) -> String {
     if !plan.is_known {
         line(&mut text, 2, "dialect: generic");
     }
+    line(
+        &mut text,
+        2,
+        "# Accounts of this provider that are not written here are refused; to let them pass: unknown_accounts: allow",
+    );
     line(&mut text, 2, "accounts:");
     // What no model was named for is the whole account's.
     let is_groups = |bucket: &&Bucket| bucket.owner == ObservedOwner::Group && !plan.model.is_empty();
@@ -100,6 +105,12 @@ fn limit(bucket: &Bucket) -> Result<String, String> {
         Some((window, Sureness::Stated | Sureness::Reckoned)) if window <= LONGEST_WINDOW => {
             let (per, zone) = per(window, bucket);
             Ok(format!("{{limit: {limit}, per: {per}{zone}{refill}}}"))
+        }
+        Some((window, Sureness::Guessed)) => {
+            let per = per(window, bucket).0;
+            Err(format!(
+                "{meter}: {{limit: {limit}, per: {per}{refill}}}   the window is a guess: two answers have not shown it"
+            ))
         }
         Some((window, Sureness::AtLeast)) => Err(format!(
             "{meter}: {{limit: {limit}, per: {}}}   the window is a guess: it ends in {}",

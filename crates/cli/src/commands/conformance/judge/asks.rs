@@ -1,10 +1,12 @@
 //! Asking and sending: one walk over the events of a job, with what the worker may do next in hand.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use paceline_proto::v1::{AcquireRequest, Verdict};
+use paceline_proto::v1::{AcquireRequest, Outcome, ReportRequest, Verdict};
 
 use super::super::event::{Answer, Event, Granted, Said, What};
+use super::super::web::{PROVIDER, SECRET};
 use super::{EARLY, Findings, Rule, Step, time};
 
 /// A call that is sent so long after its grant was over was surely not on its way by then.
@@ -40,10 +42,20 @@ enum Now {
         at: Duration,
         lease: String,
     },
-    /// Done or given up.
+    /// Done, given up or given back, after so many calls under the last grant.
     Over {
-        given_up: bool,
+        lease: String,
+        end: End,
+        sent: u32,
     },
+}
+
+/// How a grant ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Done,
+    GivenUp,
+    GivenBack,
 }
 
 /// The walk.
@@ -55,12 +67,14 @@ struct Walk<'f> {
     attempt: u32,
     /// The provider's last answer: when, its status, and how long it said to stay away.
     replied: Option<(Duration, u16, Option<Duration>)>,
+    /// The leases of reports, by their numbers.
+    leases: BTreeMap<u64, String>,
     findings: &'f mut Findings,
 }
 
 /// Checks asks and calls.
 pub(super) fn check(events: &[&Event], findings: &mut Findings) {
-    let mut walk = Walk { now: Now::Nothing, asked: None, attempt: 1, replied: None, findings };
+    let mut walk = Walk { now: Now::Nothing, asked: None, attempt: 1, replied: None, leases: BTreeMap::new(), findings };
     for event in events {
         walk.step(event.at, &event.what);
     }
@@ -74,8 +88,8 @@ impl Walk<'_> {
             What::Answered(answer) => self.answered(at, answer),
             What::Arrived { .. } => self.arrived(at),
             What::Replied { status, retry_after, .. } => self.replied = Some((at, *status, *retry_after)),
-            What::Reported { request, .. } => self.reported(at, &request.lease_id),
-            What::Told { said, .. } => self.told(at, said),
+            What::Reported { number, request, .. } => self.reported(at, *number, request),
+            What::Told { number, said } => self.told(at, *number, said),
             What::Released { lease } => self.released(lease),
             What::Handed | What::Ended { .. } | What::Killed | What::Done { .. } => {}
         }
@@ -108,8 +122,9 @@ impl Walk<'_> {
             ),
             Now::Again { at: told, lease } => self.next_attempt(at, told, request, same_call, &lease),
             Now::Denied => self.findings.add(Rule::Number(9), "asked again after the denial"),
-            Now::Over { given_up: true } => self.findings.add(Rule::Step(Step::Verdict), "asked again after GIVE_UP"),
-            Now::Over { given_up: false } => self.findings.add(Rule::Step(Step::Verdict), "asked again after DONE"),
+            Now::Over { end: End::GivenUp, .. } => self.findings.add(Rule::Step(Step::Verdict), "asked again after GIVE_UP"),
+            Now::Over { end: End::Done, .. } => self.findings.add(Rule::Step(Step::Verdict), "asked again after DONE"),
+            Now::Over { end: End::GivenBack, .. } => self.findings.add(protocol, "asked again for what it had given back"),
             Now::Asked { .. } | Now::Failed | Now::Granted { .. } => {}
         }
         self.attempt = attempt;
@@ -121,6 +136,16 @@ impl Walk<'_> {
         let length = request.request_id.chars().count();
         if !(1..=128).contains(&length) {
             self.findings.add(Rule::Number(7), format!("a request_id has 1 to 128 characters, this one {length}"));
+        }
+        let target = request.target.clone().unwrap_or_default();
+        if target.provider != PROVIDER {
+            let seen = format!("asked for a slot of the provider `{}`; the job says `{PROVIDER}`", target.provider);
+            self.findings.add(Rule::Step(Step::Ask), seen);
+        }
+        let mut texts = [("account", &target.account), ("tenant", &request.tenant)].to_vec();
+        texts.extend(request.labels.values().map(|value| ("labels", value)));
+        for (name, _) in texts.into_iter().filter(|(_, text)| text.contains(SECRET)) {
+            self.findings.add(Rule::Number(4), format!("the {name} of an ask holds the provider's key"));
         }
         let deadlines = (self.asked.as_ref().and_then(|before| before.deadline), request.deadline);
         if let (Some(before), Some(now)) = deadlines
@@ -144,6 +169,10 @@ impl Walk<'_> {
         if after + EARLY < come_back_in {
             let (after, told) = (time(after), time(come_back_in));
             self.findings.add(Rule::Step(Step::Ask), format!("came back after {after}; come_back_in was {told}"));
+        } else if after > come_back_in + SURELY_LATE {
+            let (after, told) = (time(after), time(come_back_in));
+            let seen = format!("came back after {after}; come_back_in was {told}, and who is not there misses its turn");
+            self.findings.add(Rule::Step(Step::Ask), seen);
         }
     }
 
@@ -152,11 +181,12 @@ impl Walk<'_> {
         let expected = self.attempt + 1;
         if !same_call {
             self.findings.add(Rule::Number(7), "the next attempt was asked for under another request_id");
-        } else if request.attempt.max(1) != expected {
-            self.findings.add(
-                Rule::Number(7),
-                format!("after attempt {} it asked for attempt {}", self.attempt, request.attempt.max(1)),
-            );
+        } else if request.attempt.max(1) == self.attempt {
+            let seen = format!("the next attempt was asked for under the number of the last, {} (0 reads as 1)", self.attempt);
+            self.findings.add(Rule::Number(7), seen);
+        } else if request.attempt != expected {
+            let seen = format!("after attempt {} it asked for attempt {}", self.attempt, request.attempt);
+            self.findings.add(Rule::Number(7), seen);
         }
         if request.previous_lease_id != lease {
             self.findings.add(Rule::Step(Step::Verdict), "the next attempt was asked for without previous_lease_id");
@@ -189,8 +219,13 @@ impl Walk<'_> {
             Now::Queued { .. } => self.findings.add(Rule::Step(Step::Ask), "sent although it was told to wait in line"),
             Now::Denied => self.findings.add(Rule::Number(9), "sent although the answer was a denial"),
             Now::Again { .. } => self.findings.add(Rule::Step(Step::Verdict), "sent again without a slot for the next attempt"),
-            Now::Over { given_up } => {
-                let verdict = if given_up { "GIVE_UP" } else { "DONE" };
+            Now::Over { end: End::GivenBack, .. } => {
+                self.findings.add(Rule::Number(6), "sent under a lease that it had given back")
+            }
+            // Its report, which came too early, was found already.
+            Now::Over { sent: 0, .. } => {}
+            Now::Over { end, .. } => {
+                let verdict = if end == End::GivenUp { "GIVE_UP" } else { "DONE" };
                 self.findings.add(Rule::Number(1), format!("sent again after the verdict {verdict}"));
             }
         }
@@ -236,8 +271,14 @@ impl Walk<'_> {
         }
     }
 
-    fn reported(&mut self, at: Duration, lease: &str) {
+    fn reported(&mut self, at: Duration, number: u64, request: &ReportRequest) {
+        let lease = request.lease_id.as_str();
+        self.leases.insert(number, lease.to_owned());
         let is_this = matches!(&self.now, Now::Granted { grant, .. } if grant.lease == lease);
+        let is_unsent = matches!(&self.now, Now::Granted { sent: 0, .. });
+        if is_this && is_unsent && request.outcome() == Outcome::Response {
+            self.findings.add(Rule::Step(Step::Report), "reported an answer to a call that was not sent yet");
+        }
         if let (true, Some((replied, status, Some(stay_away)))) = (is_this, self.replied)
             && at.saturating_sub(replied) > stay_away / 2
         {
@@ -247,19 +288,21 @@ impl Walk<'_> {
         }
     }
 
-    fn told(&mut self, at: Duration, said: &Said) {
-        let lease = match &self.now {
-            Now::Granted { grant, .. } => grant.lease.clone(),
-            _ => String::new(),
-        };
+    fn told(&mut self, at: Duration, number: u64, said: &Said) {
+        // What is said again on a report that was repeated changes nothing, nor does a word on an earlier attempt.
+        let Now::Granted { grant, sent, .. } = &self.now else { return };
+        let (lease, sent) = (grant.lease.clone(), *sent);
+        if self.leases.get(&number).is_some_and(|of| *of != lease) {
+            return;
+        }
         self.now = match said {
             Said::Verdict(Verdict::Retry | Verdict::FailOver, Some(grant)) => {
                 self.attempt += 1;
                 Now::Granted { at, grant: grant.clone(), sent: 0 }
             }
             Said::Verdict(Verdict::Retry | Verdict::FailOver, None) => Now::Again { at, lease },
-            Said::Verdict(Verdict::Done, _) | Said::LeaseUnknown => Now::Over { given_up: false },
-            Said::Verdict(Verdict::GiveUp, _) => Now::Over { given_up: true },
+            Said::Verdict(Verdict::Done, _) | Said::LeaseUnknown => Now::Over { lease, end: End::Done, sent },
+            Said::Verdict(Verdict::GiveUp, _) => Now::Over { lease, end: End::GivenUp, sent },
             Said::Verdict(Verdict::Unspecified, _) | Said::Failed => return,
         };
     }
@@ -269,10 +312,17 @@ impl Walk<'_> {
             Now::Granted { grant, sent, .. } if *sent > 0 && grant.lease == lease => self
                 .findings
                 .add(Rule::Number(6), "released the lease of a call that was sent: the provider has probably counted it"),
-            Now::Granted { grant, sent: 0, .. } if grant.lease == lease => self.now = Now::Over { given_up: false },
-            Now::Queued { .. } if lease.is_empty() => self.now = Now::Over { given_up: false },
+            Now::Over { lease: ended, end: End::Done | End::GivenUp, sent } if *sent > 0 && ended == lease => {
+                self.findings.add(Rule::Number(6), "released the lease of a call that was sent and reported")
+            }
+            Now::Granted { grant, sent: 0, .. } if grant.lease == lease => self.give_back(lease),
+            Now::Queued { .. } if lease.is_empty() => self.give_back(lease),
             _ => {}
         }
+    }
+
+    fn give_back(&mut self, lease: &str) {
+        self.now = Now::Over { lease: lease.to_owned(), end: End::GivenBack, sent: 0 };
     }
 
     /// What is left when the job is over.

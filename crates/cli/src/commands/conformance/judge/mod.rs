@@ -190,9 +190,11 @@ fn missing(situation: &Situation, events: &[&Event]) -> Vec<String> {
     }
     for need in &situation.needs {
         let lacks = match need {
-            Need::Calls(least) if calls < *least => format!("{calls} of {least} calls came to the provider"),
+            Need::Calls(least) if calls < *least => {
+                format!("{calls} of {least} call{} came to the provider", if *least == 1 { "" } else { "s" })
+            }
             Need::Asks(least) if asks < *least && !(on_session && asks > 0 && calls > 0) => {
-                format!("{asks} of {least} asks came")
+                format!("{asks} of {least} ask{} came", if *least == 1 { "" } else { "s" })
             }
             Need::Running if !on_session && !reports::says_running(events) => {
                 "no report said that the call still runs".to_owned()

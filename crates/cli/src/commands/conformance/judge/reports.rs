@@ -7,13 +7,16 @@ use paceline_proto::v1::{Header, Outcome, ReportRequest};
 
 use super::super::event::{Answer, Event, Said, Way, What};
 use super::super::script::Situation;
-use super::super::web::{MARK, SECRET};
+use super::super::web::{MARK, SECRET, USED_TOKENS};
 use super::{Findings, Rule, Step, time};
 
 /// Names of headers that carry secrets.
 const SECRETS: [&str; 6] = ["authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"];
 /// Two clocks and a busy machine do not disagree by more.
 const CLOCKS: Duration = Duration::from_secs(2);
+
+/// What a report takes on its way, and what rounding takes of an age.
+const JITTER: Duration = Duration::from_millis(20);
 
 /// One report and what became of it.
 struct Report<'e> {
@@ -150,10 +153,14 @@ fn secrets(request: &ReportRequest, findings: &mut Findings) {
     for header in request.headers.iter().filter(is_secret) {
         findings.add(Rule::Number(4), format!("reported the header {}, which carries a secret", header.name.to_lowercase()));
     }
+    if request.body.windows(SECRET.len()).any(|part| part == SECRET.as_bytes()) {
+        findings.add(Rule::Number(4), "reported a body that holds the provider's key");
+    }
 }
 
 /// Numbers rise, what got no answer comes again, and no report overtakes another.
 fn sequence(own: &[&Report<'_>], findings: &mut Findings) {
+    shared_number(own, findings);
     let own: Vec<&&Report<'_>> = own.iter().filter(|report| !is_running(report.request)).collect();
     if own.iter().any(|report| report.request.seq == 0) {
         findings.add(Rule::Step(Step::Report), "a report has seq 0; numbers begin at 1");
@@ -188,6 +195,19 @@ fn sequence(own: &[&Report<'_>], findings: &mut Findings) {
     }
 }
 
+/// A word that the call still runs has a number too: a later report under that number is taken for a repetition, and lost.
+fn shared_number(own: &[&Report<'_>], findings: &mut Findings) {
+    let mut alive = 0;
+    for report in own.iter().map(|report| report.request) {
+        if is_running(report) {
+            alive = alive.max(report.seq);
+        } else if report.seq > 0 && report.seq <= alive {
+            let seen = format!("report {} came after RUNNING had the number {alive}: it is taken for a repetition", report.seq);
+            findings.add(Rule::Step(Step::Report), seen);
+        }
+    }
+}
+
 /// What must be in the reports of one call.
 fn of_call(situation: &Situation, events: &[&Event], call: &Call, own: &[&Report<'_>], findings: &mut Findings) {
     let is_done = events.iter().any(|event| matches!(event.what, What::Done { .. }));
@@ -215,6 +235,14 @@ fn of_call(situation: &Situation, events: &[&Event], call: &Call, own: &[&Report
         if !has_mark(first) {
             findings.add(Rule::Number(4), format!("the report of the {status} lacks the answer's headers, such as {MARK}"));
         }
+    }
+    let is_wrong = |request: &&ReportRequest| {
+        let told = request.usage.get("tokens").is_some_and(|told| *told != USED_TOKENS);
+        told && !request.usage_estimated
+    };
+    if status < 400 && !call.is_cut && said.iter().any(is_wrong) {
+        let seen = format!("the provider said that {USED_TOKENS} tokens were used, and the report says something else");
+        findings.add(Rule::Step(Step::Report), seen);
     }
     if status >= 400 && first.body.is_empty() {
         findings.add(Rule::Number(4), format!("the report of the {status} lacks the start of its body"));
@@ -262,7 +290,7 @@ fn ages(call: &Call, own: &[&Report<'_>], findings: &mut Findings) {
         }
         let is_repeat = own.iter().take(index).any(|before| is_same(before.request, report.request));
         let began_stream = call.ended.is_some_and(|ended| ended > replied + Duration::from_millis(500));
-        if is_repeat && !began_stream && told < true_age / 2 {
+        if is_repeat && !began_stream && told + JITTER < true_age / 2 {
             let seen =
                 format!("a repeated report said an age of {}; the answer was {} old by then", time(told), time(true_age));
             findings.add(Rule::Step(Step::Report), seen);

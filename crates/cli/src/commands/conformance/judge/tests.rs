@@ -34,7 +34,7 @@ impl Story {
     }
 
     fn asks(&mut self, at: u64, change: impl FnOnce(&mut AcquireRequest)) -> &mut Self {
-        let target = Target { model: self.situation.id.to_owned(), ..Target::default() };
+        let target = Target { provider: "openai".to_owned(), model: self.situation.id.to_owned(), ..Target::default() };
         let mut request =
             AcquireRequest { request_id: "call-1".to_owned(), attempt: 1, target: Some(target), ..AcquireRequest::default() };
         change(&mut request);
@@ -227,7 +227,7 @@ fn the_next_attempt_is_one_more_and_names_the_lease_before() {
     };
     story(|ask| (ask.attempt, ask.previous_lease_id) = (2, "kit.retry-ask.1".to_owned())).is_good();
     story(|ask| ask.attempt = 2).breaks(Rule::Step(Step::Verdict), "previous_lease_id");
-    story(|ask| ask.previous_lease_id = "kit.retry-ask.1".to_owned()).breaks(Rule::Number(7), "asked for attempt 1");
+    story(|ask| ask.previous_lease_id = "kit.retry-ask.1".to_owned()).breaks(Rule::Number(7), "number of the last, 1");
 }
 
 #[test]
@@ -301,6 +301,8 @@ fn a_report_without_an_answer_comes_again_under_its_number_and_older() {
         story
     };
     story(1, 850).is_good();
+    // Half of it is enough, with what rounding and the way take.
+    story(1, 410).is_good();
     story(2, 850).breaks(Rule::Number(8), "came again as 2");
     story(1, 1).breaks(Rule::Step(Step::Report), "said an age of 1 ms");
 }
@@ -376,4 +378,82 @@ fn what_was_not_seen_is_not_called_good() {
     let mut held = Story::of("held");
     held.asks(0, |_| {}).asks(500, |_| {});
     held.breaks(Rule::Step(Step::Ask), "while the answer was held");
+}
+
+#[test]
+fn a_report_may_be_repeated_and_changes_nothing() {
+    let mut story = Story::of("retry-ask");
+    let retry = || Told::Verdict(Said::Retry, None);
+    story.asks(0, |_| {}).granted(0, "kit.retry-ask.1", 0).calls(5, 1, 429);
+    story.reports(10, "kit.retry-ask.1", 429, retry(), |_| {}).reports(11, "kit.retry-ask.1", 429, retry(), |_| {});
+    story.asks(12, |ask| (ask.attempt, ask.previous_lease_id) = (2, "kit.retry-ask.1".to_owned()));
+    story.granted(12, "kit.retry-ask.2", 0).calls(15, 2, 200);
+    story.reports(16, "kit.retry-ask.2", 200, done(), |_| {}).reports(17, "kit.retry-ask.2", 200, done(), |_| {});
+    story.ends(18, "answered", 200).is_good();
+}
+
+#[test]
+fn what_comes_before_sending_is_called_what_it_is() {
+    let mut reported = Story::of("plain");
+    reported.asks(0, |_| {}).granted(0, "kit.plain.1", 0).reports(1, "kit.plain.1", 200, done(), |_| {});
+    reported.calls(5, 1, 200).ends(7, "answered", 200);
+    reported.breaks(Rule::Step(Step::Report), "a call that was not sent yet");
+
+    let mut released = Story::of("plain");
+    released.asks(0, |_| {}).granted(0, "kit.plain.1", 0).at(1, What::Released { lease: "kit.plain.1".to_owned() });
+    released.calls(5, 1, 200).reports(6, "kit.plain.1", 200, done(), |_| {}).ends(7, "answered", 200);
+    released.breaks(Rule::Number(6), "under a lease that it had given back");
+
+    let mut late = Story::of("plain");
+    late.asks(0, |_| {}).granted(0, "kit.plain.1", 0).calls(5, 1, 200).reports(6, "kit.plain.1", 200, done(), |_| {});
+    late.at(7, What::Released { lease: "kit.plain.1".to_owned() }).ends(8, "answered", 200);
+    late.breaks(Rule::Number(6), "sent and reported");
+}
+
+#[test]
+fn the_ask_names_the_provider_and_no_key() {
+    use super::super::web::SECRET;
+    let story = |change: fn(&mut AcquireRequest)| {
+        let mut story = Story::of("plain");
+        story.asks(0, change).granted(0, "kit.plain.1", 0).calls(5, 1, 200);
+        story.reports(6, "kit.plain.1", 200, done(), |_| {}).ends(7, "answered", 200);
+        story
+    };
+    story(|ask| ask.target.as_mut().unwrap().provider = "anthropic".into()).breaks(Rule::Step(Step::Ask), "`anthropic`");
+    story(|ask| ask.target.as_mut().unwrap().account = SECRET.into()).breaks(Rule::Number(4), "account");
+    story(|ask| ask.tenant = SECRET.into()).breaks(Rule::Number(4), "tenant");
+    story(|ask| drop(ask.labels.insert("key".into(), format!("Bearer {SECRET}")))).breaks(Rule::Number(4), "labels");
+}
+
+#[test]
+fn reports_say_what_was_used_under_numbers_of_their_own() {
+    use super::super::web::SECRET;
+    let story = |change: fn(&mut ReportRequest)| {
+        let mut story = Story::of("plain");
+        story.asks(0, |_| {}).granted(0, "kit.plain.1", 0).calls(5, 1, 200);
+        let running = |report: &mut ReportRequest| {
+            (report.outcome, report.r#final, report.seq) = (Outcome::Running.into(), false, 1);
+        };
+        story.reports(4, "kit.plain.1", 0, Told::Verdict(Said::Unspecified, None), running);
+        story.reports(6, "kit.plain.1", 200, done(), |report| {
+            report.seq = 2;
+            change(report);
+        });
+        story.ends(7, "answered", 200);
+        story
+    };
+    let report = Rule::Step(Step::Report);
+    story(|report| report.usage = [("tokens".into(), 12)].into()).is_good();
+    story(|report| report.usage = [("tokens".into(), 19)].into()).breaks(report, "12 tokens");
+    story(|report| report.seq = 1).breaks(report, "RUNNING had the number 1");
+    story(|report| report.body = SECRET.into()).breaks(Rule::Number(4), "a body that holds");
+}
+
+#[test]
+fn who_comes_back_from_the_line_late_misses_its_turn() {
+    let mut story = Story::of("queued");
+    story.asks(0, |_| {}).at(0, What::Answered(Answer::Queued { ticket: b"a".to_vec(), come_back_in: ms(700) }));
+    story.asks(3_700, |ask| ask.ticket = b"a".to_vec()).granted(3_700, "kit.queued.1", 0).calls(3_705, 1, 200);
+    story.reports(3_706, "kit.queued.1", 200, done(), |_| {}).ends(3_707, "answered", 200);
+    story.breaks(Rule::Step(Step::Ask), "misses its turn");
 }
