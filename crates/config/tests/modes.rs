@@ -107,6 +107,10 @@ fn the_guides_examples_hold() {
     assert_eq!(tenants.tenant_modes("ingestion"), Modes::all(Mode::Enforce));
     assert_eq!(tenants.tenant_modes("web"), Modes::all(Mode::Shadow));
     assert_eq!(modes(account, "openai/staging/m"), Modes::all(Mode::Enforce));
-    assert_eq!(modes(account, "openai/prod/m"), Modes::all(Mode::Shadow), "an account that is not written is watched as before");
+    assert_eq!(
+        modes(account, "openai/prod/m"),
+        Modes::all(Mode::Shadow),
+        "an account that is not written is watched as before"
+    );
     assert_eq!(modes(account, "github/me/core"), Modes::all(Mode::Shadow));
 }
