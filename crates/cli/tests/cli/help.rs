@@ -73,7 +73,7 @@ fn the_version_is_told_and_wrong_command_lines_end_with_two() {
         (&["status", "a", "b"][..], "unexpected"),
         (&["report"][..], "--shadow"),
         (&["report", "--shadow", "--since", "24"][..], "such as 24h"),
-        (&["report", "--shadow", "--since", "2020-01-01"][..], "such as 24h"),
+        (&["report", "--shadow", "--since", "01.02.2026"][..], "such as 24h"),
         (&["report", "--shadow", "--since", "2999-01-01T00:00:00Z"][..], "still to come"),
         (&["report", "--shadow", "--price", "tokens"][..], "tokens=3/1M"),
         (&["report", "--shadow", "--addr", "nowhere"][..], "HOST:PORT"),
