@@ -262,9 +262,9 @@ fn reporting() -> Vec<Situation> {
     let stream = |id, title, is_cut| Situation {
         is_stream: true,
         ..Situation::new(id, title, vec![at_once()])
-            .replies(vec![Reply::Stream { rest_after: ms(1_500), is_cut }])
-            // Answered after the stream has ended: whoever does not wait for that overtakes it.
-            .reports(vec![Tell::Verdict { after: ms(2_200), verdict: Verdict::Unspecified, next: None }])
+            .replies(vec![Reply::Stream { rest_after: ms(900), is_cut }])
+            // Answered after the stream has ended: whoever does not wait for that overtakes it. And before a worker's patience ends.
+            .reports(vec![Tell::Verdict { after: ms(1_600), verdict: Verdict::Unspecified, next: None }])
     };
     vec![
         Situation::new("report-again", "a report that nobody answers", vec![at_once()])
