@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import http.client
+import inspect
 import json
 import pickle
 import subprocess
@@ -212,3 +214,11 @@ def test_importing_costs_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_slot_and_attempts_know_every_field_of_an_ask() -> None:
+    """What they take is written down a second time, for type checkers alone."""
+    tree = ast.parse(inspect.getsource(sys.modules["paceline.ask"]))
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    fields = {node.name: {ast.unparse(line.target) for line in node.body if isinstance(line, ast.AnnAssign)} for node in classes}
+    assert fields["AskFields"] == fields["Ask"] - {"provider"}
