@@ -7,7 +7,8 @@ use paceline_core::signal::Source;
 
 use crate::labels::{AcquireOutcome, Forwarded, UnitsKind};
 use crate::series::{
-    MAX_BUCKETS_PER_SCOPE, MAX_HEADERS, MAX_METERS_PER_SCOPE, MAX_PROVIDERS, MAX_REASONS_PER_SCOPE, MAX_REPORTS_PER_PROVIDER,
+    Across, MAX_BUCKETS_PER_SCOPE, MAX_HEADERS, MAX_METERS_PER_SCOPE, MAX_PROVIDERS, MAX_REASONS_PER_SCOPE,
+    MAX_REPORTS_PER_PROVIDER,
 };
 use crate::store::{CLOCK_STEPS, STORE_ERRORS, STORE_SECONDS};
 
@@ -16,8 +17,8 @@ use crate::store::{CLOCK_STEPS, STORE_ERRORS, STORE_SECONDS};
 pub enum Kind {
     /// Only grows; ask for its rate.
     Counter,
-    /// Goes up and down.
-    Gauge,
+    /// Goes up and down; what the values of several replicas make together.
+    Gauge(Across),
     /// Counts by size, with these upper bounds in the metric's unit and one more bucket above them.
     Histogram {
         /// Upper bounds, ascending, inclusive.
@@ -30,7 +31,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
-            Self::Gauge => "gauge",
+            Self::Gauge(_) => "gauge",
             Self::Histogram { .. } => "histogram",
         }
     }
@@ -155,7 +156,7 @@ pub const UNREAD_HEADERS: Metric = Metric {
 /// Calls in flight.
 pub const INFLIGHT: Metric = Metric {
     name: "paceline_inflight",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Whole),
     unit: "{call}",
     labels: &["provider", "account", "priority"],
     help: "Calls granted and not yet reported as ended.",
@@ -166,7 +167,7 @@ pub const INFLIGHT: Metric = Metric {
 /// Calls waiting.
 pub const QUEUE_DEPTH: Metric = Metric {
     name: "paceline_queue_depth",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Parts),
     unit: "{call}",
     labels: &["provider", "account", "priority"],
     help: "Calls waiting for a slot on this replica.",
@@ -177,7 +178,7 @@ pub const QUEUE_DEPTH: Metric = Metric {
 /// The longest wait now.
 pub const OLDEST_WAIT_SECONDS: Metric = Metric {
     name: "paceline_oldest_wait_seconds",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Each),
     unit: "s",
     labels: &["provider", "account", "priority"],
     help: "Age of the call that has waited longest and waits still; 0 when nobody waits.",
@@ -232,7 +233,7 @@ pub const ORDER_LOST: Metric = Metric {
 /// Scopes decided without the store.
 pub const DEGRADED: Metric = Metric {
     name: "paceline_degraded",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Each),
     unit: "{scope}",
     labels: &["provider"],
     help: "Scopes that this replica decides without the store: with its part of each limit, or not at all, as configured.",
@@ -243,7 +244,7 @@ pub const DEGRADED: Metric = Metric {
 /// Replicas that live.
 pub const REPLICAS_LIVE: Metric = Metric {
     name: "paceline_replicas_live",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Each),
     unit: "{replica}",
     labels: &[],
     help: "Replicas that share the state, this one included, as this one sees it.",
@@ -254,7 +255,7 @@ pub const REPLICAS_LIVE: Metric = Metric {
 /// Scopes that a replica decides for all.
 pub const SCOPES_LED: Metric = Metric {
     name: "paceline_scopes_led",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Parts),
     unit: "{scope}",
     labels: &[],
     help: "Scopes that this replica leads: the others send their calls on to it.",
@@ -265,7 +266,7 @@ pub const SCOPES_LED: Metric = Metric {
 /// Configurations that differ.
 pub const CONFIG_STALE: Metric = Metric {
     name: "paceline_config_stale",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Each),
     unit: "",
     labels: &[],
     help: "1 while this replica follows the limits of a newer configuration that it has not read itself; else 0.",
@@ -332,7 +333,7 @@ pub const CONFIG_RELOADS: Metric = Metric {
 /// Which configuration runs.
 pub const CONFIG_HASH_INFO: Metric = Metric {
     name: "paceline_config_hash_info",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Each),
     unit: "",
     labels: &["hash"],
     help: "Always 1; the hash of the configuration in force is the label.",
@@ -343,7 +344,7 @@ pub const CONFIG_HASH_INFO: Metric = Metric {
 /// Which build runs.
 pub const BUILD_INFO: Metric = Metric {
     name: "paceline_build_info",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Each),
     unit: "",
     labels: &["version"],
     help: "Always 1; the running version is the label.",
@@ -420,7 +421,7 @@ pub const SHADOW_PREVENTED: Metric = Metric {
 /// What is done with calls.
 pub const MODE: Metric = Metric {
     name: "paceline_mode",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Whole),
     unit: "",
     labels: &["provider", "account", "mode"],
     help: "The part of an account's calls, 0 to 1, that the configuration puts in this mode; groups and tenants may differ.",
@@ -431,7 +432,7 @@ pub const MODE: Metric = Metric {
 /// How full buckets are.
 pub const BUCKET_LEVEL: Metric = Metric {
     name: "paceline_bucket_level",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Whole),
     unit: "",
     labels: &["provider", "account", "model", "bucket"],
     help: "Units that a bucket holds now, as the service believes; negative: in debt. `model` is the group it belongs to.",
@@ -442,7 +443,7 @@ pub const BUCKET_LEVEL: Metric = Metric {
 /// How big buckets are.
 pub const BUCKET_LIMIT: Metric = Metric {
     name: "paceline_bucket_limit",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Whole),
     unit: "",
     labels: &["provider", "account", "model", "bucket", "kind"],
     help: "Units per window of a bucket: configured, learned from headers, and in force (our part of it).",
@@ -453,7 +454,7 @@ pub const BUCKET_LIMIT: Metric = Metric {
 /// What the provider said is left.
 pub const BUCKET_OBSERVED_REMAINING: Metric = Metric {
     name: "paceline_bucket_observed_remaining",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Whole),
     unit: "",
     labels: &["provider", "account", "model", "bucket"],
     help: "Units that the provider last said are left in a bucket.",
@@ -464,7 +465,7 @@ pub const BUCKET_OBSERVED_REMAINING: Metric = Metric {
 /// What others take.
 pub const BUCKET_FOREIGN_DRAIN: Metric = Metric {
     name: "paceline_bucket_foreign_drain",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Whole),
     unit: "",
     labels: &["provider", "account", "model", "bucket"],
     help: "Units a minute that somebody else takes from a bucket of the same account, as answers show; 0: nobody.",
@@ -475,7 +476,7 @@ pub const BUCKET_FOREIGN_DRAIN: Metric = Metric {
 /// One name for several quotas.
 pub const ACCOUNT_MIXED: Metric = Metric {
     name: "paceline_account_mixed",
-    kind: Kind::Gauge,
+    kind: Kind::Gauge(Across::Whole),
     unit: "",
     labels: &["provider", "account"],
     help: "How many organisations the answers of one account have named in the last day, where there are several; else 0.",

@@ -1,10 +1,11 @@
-//! The reference page, written from the catalogue.
+//! The reference, written from the catalogue: a page for people, and a file for what builds dashboards.
 
 use std::fmt::Write as _;
 
 use paceline_core::signal::Source;
 
 use crate::catalogue::{CATALOGUE, Kind, LABELS, Metric, SeriesBound, WAIT_BOUNDS_SECONDS};
+use crate::series::Across;
 
 /// The page `docs/reference/metrics.md`, whole.
 pub fn markdown() -> String {
@@ -12,13 +13,18 @@ pub fn markdown() -> String {
         "# Metrics\n\n\
          <!-- Generated from crates/telemetry/src/catalogue.rs: UPDATE=1 cargo test -p paceline-telemetry -->\n\n\
          `GET /metrics` answers in Prometheus' text format. Counters start at zero with the process: ask for \
-         `rate(...)` or `increase(...)`.\n\n\
-         | name | kind, unit | labels | the question it answers | what it is |\n\
-         | --- | --- | --- | --- | --- |\n",
+         `rate(...)` or `increase(...)`. *Replicas* says what the values of several make together: *sum* (each tells its \
+         part), *greatest* (whoever tells it tells the whole; a sum counts it twice), *each* (it is about the replica). \
+         [metrics.json](metrics.json) says the same to programs.\n\n\
+         | name | kind, unit | replicas | labels | the question it answers | what it is |\n\
+         | --- | --- | --- | --- | --- | --- |\n",
     );
     for metric in CATALOGUE {
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        row(&mut page, &[&code(metric.name), &kind(metric), &labels.join(", "), metric.question, metric.help]);
+        row(
+            &mut page,
+            &[&code(metric.name), &kind(metric), together(metric), &labels.join(", "), metric.question, metric.help],
+        );
     }
     page.push_str("\n## Labels\n\n| label | values |\n| --- | --- |\n");
     let sources = Source::ALL.map(|source| code(source.name())).join(", ");
@@ -48,6 +54,29 @@ pub fn markdown() -> String {
     page
 }
 
+/// The file `docs/reference/metrics.json`, whole: an array with one metric a line. `across` says what the values of several
+/// replicas make together.
+pub fn json() -> String {
+    let lines: Vec<String> = CATALOGUE
+        .iter()
+        .map(|metric| {
+            let Metric { name, unit, labels, help, question, .. } = metric;
+            let across = match metric.kind {
+                Kind::Gauge(across) => across,
+                Kind::Counter | Kind::Histogram { .. } => Across::Parts,
+            };
+            // Rust's quoting is JSON's for printable ASCII, which a test holds the catalogue to.
+            format!(
+                "{{\"name\": {name:?}, \"kind\": {:?}, \"unit\": {unit:?}, \"labels\": {labels:?}, \"across\": {:?}, \"question\": \
+                 {question:?}, \"help\": {help:?}}}",
+                metric.kind.name(),
+                across.name()
+            )
+        })
+        .collect();
+    format!("[\n  {}\n]\n", lines.join(",\n  "))
+}
+
 fn row(page: &mut String, cells: &[&str]) {
     let _ = writeln!(page, "| {} |", cells.join(" | "));
 }
@@ -64,6 +93,14 @@ fn kind(metric: &Metric) -> String {
     }
 }
 
+fn together(metric: &Metric) -> &'static str {
+    match metric.kind {
+        Kind::Counter | Kind::Histogram { .. } | Kind::Gauge(Across::Parts) => "sum",
+        Kind::Gauge(Across::Whole) => "greatest",
+        Kind::Gauge(Across::Each) => "each",
+    }
+}
+
 fn bound(series: SeriesBound) -> String {
     match series {
         SeriesBound::InAll(most) => format!("{most} in all"),
@@ -76,7 +113,7 @@ fn bound(series: SeriesBound) -> String {
 /// Lines in the text format: a histogram has one per bucket, the one above, its sum and its count.
 fn series(metric: &Metric, max_scopes: usize) -> usize {
     let each = match metric.kind {
-        Kind::Counter | Kind::Gauge => 1,
+        Kind::Counter | Kind::Gauge(_) => 1,
         Kind::Histogram { bounds } => bounds.len() + 3,
     };
     each * metric.series.most(max_scopes)

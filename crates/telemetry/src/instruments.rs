@@ -90,7 +90,7 @@ pub(crate) fn provider(max_scopes: usize) -> Result<(SdkMeterProvider, Registry)
     // The SDK folds everything beyond 2,000 series into one without labels; our own bounds act first and keep names.
     let limit = |metric: &Metric| match metric.kind {
         // The series of the scrape before are let go only after those of this one have come.
-        Kind::Gauge => 2 * metric.series.most(max_scopes),
+        Kind::Gauge(_) => 2 * metric.series.most(max_scopes),
         Kind::Counter | Kind::Histogram { .. } => metric.series.most(max_scopes),
     };
     let limits: HashMap<&str, usize> = CATALOGUE.iter().map(|metric| (instrument_name(metric), limit(metric))).collect();
@@ -248,7 +248,7 @@ fn register_buckets(meter: &Meter, observed: &Arc<Observed>) {
 fn instrument_name(metric: &Metric) -> &'static str {
     let name = match metric.kind {
         Kind::Counter => metric.name.strip_suffix("_total").unwrap_or(metric.name),
-        Kind::Gauge | Kind::Histogram { .. } => metric.name,
+        Kind::Gauge(_) | Kind::Histogram { .. } => metric.name,
     };
     if metric.unit == "s" { name.strip_suffix("_seconds").unwrap_or(name) } else { name }
 }
@@ -265,6 +265,6 @@ fn histogram(meter: &Meter, metric: &Metric) -> Histogram<f64> {
     let builder = meter.f64_histogram(instrument_name(metric)).with_unit(metric.unit).with_description(metric.help);
     match metric.kind {
         Kind::Histogram { bounds } => builder.with_boundaries(bounds.to_vec()).build(),
-        Kind::Counter | Kind::Gauge => builder.build(),
+        Kind::Counter | Kind::Gauge(_) => builder.build(),
     }
 }

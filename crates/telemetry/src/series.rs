@@ -27,6 +27,28 @@ pub(crate) const MAX_REPORTS_PER_PROVIDER: usize = 128;
 /// Header names over all providers.
 pub(crate) const MAX_HEADERS: usize = 200;
 
+/// What the values that several replicas tell of one gauge make together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Across {
+    /// Each replica tells its own part: they are summed.
+    Parts,
+    /// Whoever tells it tells the whole, read from the shared state: the greatest is taken, a sum would count it twice.
+    Whole,
+    /// It is about the replica itself: the greatest or the least is asked for, never the sum.
+    Each,
+}
+
+impl Across {
+    /// The word for it in the machine-readable catalogue.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Parts => "parts",
+            Self::Whole => "whole",
+            Self::Each => "each",
+        }
+    }
+}
+
 /// What everything beyond a bound is summed as.
 pub(crate) const OTHER: &str = "other";
 

@@ -214,12 +214,25 @@ fn the_reference_page_is_the_catalogue() {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", metric.name)));
         assert!(row.is_some_and(|row| row.contains(metric.question) && row.contains(metric.help)), "{}", metric.name);
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
+    is_written_as("metrics.md", &page);
+}
+
+#[test]
+fn the_reference_for_programs_is_the_catalogue() {
+    let file = paceline_telemetry::json();
+    assert!(file.bytes().all(|byte| byte == b'\n' || (b' '..=b'~').contains(&byte)), "printable ASCII only: {file}");
+    assert_eq!(file.lines().count(), CATALOGUE.len() + 2);
+    is_written_as("metrics.json", &file);
+}
+
+/// Whether a file under docs/reference has this text; UPDATE=1 writes it.
+fn is_written_as(name: &str, text: &str) {
+    let path = format!("{}/../../docs/reference/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(path, &page).unwrap();
+        std::fs::write(&path, text).unwrap();
     }
-    let written = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(written == page, "docs/reference/metrics.md is out of date: UPDATE=1 cargo test -p paceline-telemetry");
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == text, "docs/reference/{name} is out of date: UPDATE=1 cargo test -p paceline-telemetry");
 }
 
 #[test]
