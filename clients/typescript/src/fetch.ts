@@ -1,4 +1,5 @@
 // A `fetch` that asks before it sends: for SDKs that take one (`new OpenAI({ fetch: pacedFetch(limiter, "openai") })`).
+import { Failures, type Sending, isTriedAgain, retriesOf } from "./again.js";
 import { Denied, type Ask, type Limiter } from "./limiter.js";
 import { UsageReader, llmAsk } from "./llm.js";
 import { abandoned, failed, responded } from "./report.js";
@@ -12,11 +13,13 @@ export type AskOf = (request: { method: string; url: URL; headers: Headers; body
  * Anthropic's or Gemini's, or a function that says what a request costs.
  *
  * A denial is an answer 429 with `x-should-retry: false`, so that an SDK makes its own error of it, with the code `paceline_<reason>`. The
- * same header is on refusals that the service gave up, so that no SDK sends them again. Where nobody makes calls wait (shadow, off, no
- * service), retries are the SDK's, as without us.
+ * same header is on refusals that the service gave up, so that no SDK sends them again; one that tries a lost connection again by itself
+ * gets the same error at once. Where nobody makes calls wait (shadow, off, no service), retries are the SDK's, as without us, and each is
+ * told as the next attempt of its call.
  */
 export function pacedFetch(limiter: Limiter, to: string | AskOf, send: typeof fetch = fetch): typeof fetch {
   const askOf: AskOf = typeof to === "string" ? ({ method, url, body }) => llmAsk(to, method, url.pathname, body) : to;
+  const failures = new Failures<Failed>();
   return async (input, init) => {
     const request = input instanceof Request ? new Request(input, init) : undefined;
     const headers = new Headers(request?.headers ?? init?.headers);
@@ -26,9 +29,16 @@ export function pacedFetch(limiter: Limiter, to: string | AskOf, send: typeof fe
     const ask = askOf({ method, url, headers, body });
     if (!ask) return request ? send(request) : send(input, init);
     const signal = init?.signal ?? request?.signal;
+    const retries = retriesOf(headers);
+    const sending: Sending = { method, url: url.href, body, retries, source: init ?? (input instanceof Request ? input : undefined) };
+    const before = failures.take(sending);
+    if (before?.error !== undefined) {
+      failures.remember(sending, before);
+      throw before.error;
+    }
     let slot: Slot;
     try {
-      slot = await limiter.acquire({ ...ask, ...(signal && { signal }) });
+      slot = await (before?.slot?.sentAgain(signal ?? undefined) ?? limiter.acquireRetry({ ...ask, ...(signal && { signal }) }, retries ?? 0));
     } catch (error) {
       if (error instanceof Denied) return denial(error);
       throw error;
@@ -36,16 +46,19 @@ export function pacedFetch(limiter: Limiter, to: string | AskOf, send: typeof fe
     for (;;) {
       // A Request has taken over what `init` says; its body can be read once.
       const once = () => (request ? send(request.clone(), { signal: slot.signal }) : send(input, { ...init, signal: slot.signal }));
-      const next = await attempt(slot, isRepeatable, once);
+      const next = await attempt(slot, isRepeatable, once, (failed) => failures.remember(sending, failed));
       if (next.response) return next.response;
       slot = next.slot;
     }
   };
 }
 
+/** What becomes of a call that failed when its SDK sends it again: it goes on, or ends as it did. */
+type Failed = { slot: Slot; error?: undefined } | { error: unknown; slot?: undefined };
+
 type After = { response: Response; slot?: undefined } | { slot: Slot; response?: undefined };
 
-async function attempt(slot: Slot, isRepeatable: boolean, send: () => Promise<Response>): Promise<After> {
+async function attempt(slot: Slot, isRepeatable: boolean, send: () => Promise<Response>, remember: (failed: Failed) => void): Promise<After> {
   slot.sent();
   let response: Response;
   try {
@@ -54,6 +67,9 @@ async function attempt(slot: Slot, isRepeatable: boolean, send: () => Promise<Re
     const report = slot.signal.aborted && !isTimeout(slot.signal.reason) ? abandoned() : failed(error);
     const next = await again(slot, report, isRepeatable);
     if (next) return { slot: next };
+    // A time-out of the SDK's own ends the call for us: what comes after it is another one.
+    if (!slot.isPaced) remember({ slot });
+    else if (!slot.signal.aborted) remember({ error });
     throw error;
   }
   if (response.ok || response.status < 400) return { response: watched(slot, response) };
@@ -61,6 +77,7 @@ async function attempt(slot: Slot, isRepeatable: boolean, send: () => Promise<Re
   const body = await response.arrayBuffer().catch(() => new ArrayBuffer(0));
   const next = await again(slot, responded(response, { body: new Uint8Array(body) }), isRepeatable);
   if (next) return { slot: next };
+  if (!slot.isPaced && isTriedAgain(response.status)) remember({ slot });
   return { response: like(response, body, slot.isPaced ? { "x-should-retry": "false" } : {}) };
 }
 

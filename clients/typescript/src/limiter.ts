@@ -86,6 +86,8 @@ export interface Begun {
   signal: AbortSignal | undefined;
   /** The call does not wait for it: it is on its way already, and `signal` fires when it is over. */
   isBeside?: boolean;
+  /** What was asked beside the attempt before: its lease is to be named. */
+  after?: Beside | undefined;
 }
 
 export class Limiter {
@@ -112,6 +114,13 @@ export class Limiter {
   /** Waits for a slot and returns when the call may be sent: never before. */
   async acquire(ask: Ask): Promise<Slot> {
     return this.slot(this.begin(ask));
+  }
+
+  /** @internal The same for a call that is sent again by whoever sends it, as its `retries`th retry, and of whose first attempt nothing is known. */
+  async acquireRetry(ask: Ask, retries: number): Promise<Slot> {
+    const begun = this.begin(ask);
+    if (this.mode === "shadow") begun.request.attempt += retries;
+    return this.slot(begun);
   }
 
   /**
@@ -234,10 +243,17 @@ export class Limiter {
   /** A slot for a call that goes at once, with the ask beside it. Whatever becomes of the ask, the call knows nothing of it. */
   private watched(begun: Begun): Slot {
     const over = new AbortController();
-    const slot = this.served({ ...begun, isBeside: true, signal: over.signal }).catch(() => undefined);
+    const slot = this.beside(begun, over.signal).catch(() => undefined);
     const beside: Beside = { slot, over };
     void slot.then((slot) => (beside.leaseId = slot?.leaseId ?? ""));
     return new Slot(this, begun, undefined, "MODE_SHADOW", moment(), beside);
+  }
+
+  /** Asks beside a call, once the attempt before was asked for and reported. */
+  private async beside({ after, ...begun }: Begun, signal: AbortSignal): Promise<Slot | undefined> {
+    await after?.slot.catch(() => undefined);
+    const request = after ? { ...begun.request, previousLeaseId: after.leaseId ?? "" } : begun.request;
+    return this.served({ ...begun, request, isBeside: true, signal });
   }
 
   /** Says once a minute that calls go on without the service. */

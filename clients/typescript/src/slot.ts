@@ -126,8 +126,17 @@ export class Slot {
       if (wait === undefined || until >= (this.begun.deadline ?? Infinity)) return reported;
       await sleepUntil(until, this.begun.signal);
     }
+    return { ...reported, slot: await this.limiter.slot(this.next(), told.next ?? undefined) };
+  }
+
+  /** @internal Whoever sends tries again by itself, after a wait of its own: the slot for that attempt. */
+  sentAgain(signal: AbortSignal | undefined): Promise<Slot> {
+    return this.limiter.slot({ ...this.next(), signal });
+  }
+
+  private next(): Begun {
     const request = { ...this.begun.request, attempt: this.attempt + 1, ticket: new Uint8Array(), previousLeaseId: this.leaseId };
-    return { ...reported, slot: await this.limiter.slot({ ...this.begun, request }, told.next ?? undefined) };
+    return { ...this.begun, request, after: this.beside };
   }
 
   /** Ends the slot without a report: given back if it was not sent, else abandoned. */

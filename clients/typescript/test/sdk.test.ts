@@ -6,7 +6,7 @@ import { test } from "node:test";
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { Limiter, type Mode, pacedFetch } from "../src/index.js";
-import { Process, metric, sends } from "./service.js";
+import { Process, counted, metric, sends } from "./service.js";
 
 const CHAT = { model: "gpt-4o", max_tokens: 9, messages: [{ role: "user" as const, content: "Hello" }] };
 
@@ -106,4 +106,54 @@ test("openai: in shadow, off, and without a service the SDK's own retries are ba
     assert.equal((await sends(mock))["sends"], 2, mode);
     assert.ok(performance.now() - began >= 1000, "as the provider said");
   }
+});
+
+test("where calls are only watched, an SDK's own retries are attempts of its calls: the report tells both", async (t) => {
+  const ways = [["shadow", "shadow"], ["enforce", "shadow"], ["shadow", "enforce"]] as const;
+  for (const [mode, ofService] of ways) {
+    await using service = await Process.serve("127.0.0.1:0", "--mode", ofService);
+    await using mock = await Process.start("mock-provider", "--first", "3", "--status", "503");
+    const limiter = new Limiter({ addresses: [service.grpc], mode });
+    t.after(() => limiter.close());
+    const fetch = pacedFetch(limiter, "openai");
+    const client = new OpenAI({ apiKey: "sk-secret", baseURL: `${mock.http}/v1`, fetch, maxRetries: 4 });
+    // Alike to the last byte, and at the same time.
+    await Promise.all([1, 2, 3].map(() => client.chat.completions.create(CHAT)));
+    assert.equal((await sends(mock))["sends"], 6);
+    await counted(service, ofService, { calls: 6, retries: 3, answers: 6 });
+  }
+});
+
+test("anthropic: a connection that is lost in shadow is an attempt, and its retry the next one", async (t) => {
+  await using service = await Process.serve();
+  const limiter = new Limiter({ addresses: [service.grpc], mode: "shadow" });
+  t.after(() => limiter.close());
+  let sent = 0;
+  const answer = { id: "x", type: "message", role: "assistant", model: "m", content: [], stop_reason: "end_turn", usage: { input_tokens: 1, output_tokens: 1 } };
+  const send = async () => {
+    if (++sent === 1) throw new TypeError("fetch failed");
+    return Response.json(answer);
+  };
+  const client = new Anthropic({ apiKey: "sk-secret", baseURL: "http://127.0.0.1:9", fetch: pacedFetch(limiter, "anthropic", send) });
+  await client.messages.create({ ...CHAT, model: "claude-opus-5" });
+  assert.equal(sent, 2);
+  await counted(service, "enforce", { calls: 2, retries: 1, answers: 1, unanswered: 1 });
+});
+
+test("openai: a lost connection that the service gives up is not sent again by the SDK either", async (t) => {
+  await using service = await Process.serve();
+  const limiter = new Limiter({ addresses: [service.grpc] });
+  t.after(() => limiter.close());
+  let sent = 0;
+  const lose = async () => {
+    sent++;
+    throw new TypeError("fetch failed");
+  };
+  const paced = pacedFetch(limiter, () => ({ provider: "openai", model: "gpt-4o", repeat: "never" }), lose);
+  const client = new OpenAI({ apiKey: "sk-secret", baseURL: "http://127.0.0.1:9/v1", fetch: paced });
+  await assert.rejects(client.chat.completions.create(CHAT), OpenAI.APIConnectionError);
+  assert.equal(sent, 1);
+  // The next call is one of its own.
+  await assert.rejects(client.chat.completions.create(CHAT), OpenAI.APIConnectionError);
+  assert.equal(sent, 2);
 });

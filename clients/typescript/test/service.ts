@@ -1,5 +1,5 @@
 // The real binary: a service and a mock provider on free ports, ended by their process.
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -59,5 +59,18 @@ export async function metric(service: Process, line: RegExp): Promise<void> {
     const metrics = await (await fetch(`${service.http}/metrics`)).text();
     if (line.test(metrics)) return;
     if (performance.now() > until) throw new Error(`no ${line} in ${metrics}`);
+  }
+}
+
+/** Looks until `paceline report` counts this of the calls in a mode. */
+export async function counted(service: Process, mode: string, expected: Record<string, number>): Promise<void> {
+  for (const until = performance.now() + 30_000; ; await new Promise((resolve) => setTimeout(resolve, 100))) {
+    const said = await new Promise<string>((resolve) => {
+      execFile(BINARY, ["report", "--shadow", "--addr", service.grpc, "--json"], { env: {} }, (_, out) => resolve(out));
+    });
+    const { scopes } = JSON.parse(said) as { scopes: { modes: Record<string, Record<string, number>> }[] };
+    const found = scopes[0]?.modes[mode] ?? {};
+    if (Object.entries(expected).every(([name, count]) => found[name] === count)) return;
+    if (performance.now() > until) throw new Error(`${JSON.stringify(expected)} was never counted: ${JSON.stringify(found)}`);
   }
 }

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from paceline import inherited, reports, steps
 from paceline.ask import Ask, Target
-from paceline.asked import begin
+from paceline.asked import Asked, begin
 from paceline.engine import engine_for
 from paceline.engine.engine import Engine
 from paceline.exchange import Exchange, Lease
@@ -193,6 +193,11 @@ class CallView:
         return self._state.asked.request_id
 
     @property
+    def target(self) -> Target:
+        """Where it was meant to go."""
+        return self._state.asked.target
+
+    @property
     def attempt(self) -> int:
         """Which attempt comes next, or runs, from 1."""
         return self._state.asked.attempt
@@ -206,6 +211,15 @@ class CallView:
     def deadline_at(self) -> float | None:
         """When the caller stops caring, by ``time.monotonic()``."""
         return self._state.asked.deadline_at
+
+    def sent_again(self, times: int = 1) -> None:
+        """Whoever sends tries again by itself, after a wait of its own: the next slot is for a later attempt.
+
+        A call that was closed is open again. For limiters in mode ``shadow``: in ``enforce`` the service says what is sent again.
+        """
+        asked = self._state.asked
+        self._is_closed = False
+        self._state.asked = Asked(asked.begun, asked.request_id, asked.deadline_at, asked.attempt + times)
 
     def close(self) -> None:
         """Gives back, or reports as abandoned, whatever is still held. May be called twice, never raises, waits for nothing."""

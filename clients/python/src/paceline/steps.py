@@ -50,8 +50,8 @@ class World:
     away_since: Callable[[float], float | None]
     """Since when nobody has answered for as long as the client is patient, at this time."""
     addrs: str
-    beside: Callable[[Asked], Beside]
-    """Asks beside a call that does not wait for it."""
+    beside: Callable[[Asked, Beside | None], Beside]
+    """Asks beside a call that does not wait for it; what was asked for the attempt before, if there was one."""
     goes_on: bool = True
     """Whether calls go on when nobody answers."""
     now: Callable[[], Moment] = Moment.now
@@ -91,7 +91,7 @@ class Given:
 class CallState:
     """One logical call: what its shells share."""
 
-    __slots__ = ("asked", "coming", "given", "mode", "not_before", "waiting", "world")
+    __slots__ = ("asked", "beside", "coming", "given", "mode", "not_before", "waiting", "world")
 
     def __init__(self, asked: Asked, mode: ClientMode, world: World) -> None:
         self.asked = asked
@@ -99,6 +99,8 @@ class CallState:
         self.world = world
         self.given: Given | None = None
         """The slot that is held."""
+        self.beside: Beside | None = None
+        """What was asked beside its last attempt."""
         self.coming: Exchange | None = None
         """The next slot, when it came with a report or is on its way."""
         self.waiting: Exchange | Lease | bytes | None = None
@@ -122,7 +124,7 @@ def acquire(call: CallState) -> Generator[Step, None, Given]:
         return _unserved(call, BYPASS, started)
     if call.mode == "shadow":
         given = _unserved(call, BYPASS, started)
-        given.beside = world.beside(call.asked)
+        given.beside = call.beside = world.beside(call.asked, call.beside)
         return given
     while True:
         asked = call.asked

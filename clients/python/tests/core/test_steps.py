@@ -40,13 +40,15 @@ class Play:
         settings = Settings(("here",), "prod", "", mode)
         ask = ask or Ask("openai", model="gpt-4o", cost={"tokens": 100}, request_id="r")
         self.asks_beside: list[Any] = []
+        self.before: list[Any] = []
         self.call = CallState(begin(ask, NOTHING, settings), mode, self.world)
 
     def now(self) -> Moment:
         return Moment(self.steady, self.wall)
 
-    def _beside(self, asked: Any) -> Any:
+    def _beside(self, asked: Any, before: Any) -> Any:
         self.asks_beside.append(asked)
+        self.before.append(before)
         return type("Beside", (), {"tell": lambda _, said: self.asks_beside.append(said)})()
 
     def run(self, plan: Generator[Step, None, T], *answers: Answer) -> T:
@@ -252,6 +254,15 @@ def test_shadow_asks_beside_the_call_and_waits_for_nothing() -> None:
     assert (given.path, len(play.asks_beside), play.slept) == ("bypass", 1, [])
     reported = play.run(report(play.call, given, Report(Response(200)), False))
     assert (reported.verdict, len(play.asks_beside)) == (Verdict.DONE, 2)
+
+
+def test_an_ask_beside_a_further_attempt_knows_the_one_before() -> None:
+    play = Play(mode="shadow")
+    first = play.run(acquire(play.call))
+    assert play.run(report(play.call, first, Report(Response(429)), True)).again
+    second = play.run(acquire(play.call))
+    assert second.asked.attempt == 2
+    assert play.before == [None, first.beside]
 
 
 def test_when_nobody_answers_the_recent_share_paces_and_then_the_service_is_asked_again() -> None:

@@ -127,9 +127,9 @@ class Engine:
         else:
             self.give_back(lease)
 
-    def beside(self, asked: Asked) -> Beside:
-        """Asks beside a call that does not wait for it."""
-        return Beside(self, asked)
+    def beside(self, asked: Asked, before: Beside | None) -> Beside:
+        """Asks beside a call that does not wait for it; `before` asked for the attempt before."""
+        return Beside(self, asked, before)
 
     def away_since(self, now: float) -> float | None:
         """Since when nobody has answered for as long as the process is patient."""

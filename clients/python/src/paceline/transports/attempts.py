@@ -11,11 +11,10 @@ import json
 import logging
 import os
 from collections.abc import Coroutine, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from paceline.ask import Ask
+from paceline.ask import Ask, Target
 from paceline.errors import Denied
 from paceline.inherited import here
 from paceline.outcomes import Outcome, Reported, Response
@@ -24,6 +23,7 @@ from paceline.sdk.plan import Plan, Policy, plan_of
 from paceline.sdk.secrets import clean_body, clean_headers
 from paceline.sdk.seen import Seen
 from paceline.sdk.usage import error_in, usage_of_body
+from paceline.transports import again
 from paceline.transports.tail import Tail
 
 __all__ = ["Line", "Port", "Sent", "blocking", "carry", "planned"]
@@ -33,9 +33,6 @@ log = logging.getLogger("paceline")
 A = TypeVar("A")
 T = TypeVar("T")
 Pairs = Sequence[tuple[str, str]]
-
-# SDKs made by Stainless say which of their own retries this is.
-_RETRY_COUNT = "x-stainless-retry-count"
 
 
 class Port(Protocol[A]):
@@ -81,11 +78,18 @@ class Line(Protocol):
     mode: str
     request_id: str
 
+    @property
+    def target(self) -> Target:
+        """Where the call goes."""
+
     async def acquire(self) -> Any:
         """The next slot."""
 
     async def report(self, slot: Any, outcome: Outcome, retry: bool) -> Reported:
         """How it went."""
+
+    def sent_again(self, times: int = 1) -> None:
+        """Whoever sends does so again by itself: the next slot is for a later attempt."""
 
     def close(self) -> None:
         """Gives back what is held."""
@@ -120,25 +124,14 @@ def ask_of(plan: Plan, policy: Policy, limiter_account: str) -> Ask:
     )
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """A call that failed for good without an answer, remembered where it ended."""
-
-    method: str
-    url: str
-    retries: int
-    error: Exception
-
-
-_failure: ContextVar[_Failure | None] = ContextVar("paceline_failure", default=None)
-
-
 async def carry(seen: Seen, plan: Plan, port: Port[A], line: Line) -> A:
     """Sends a request as often as the service says, and brings what the caller gets."""
     enforced = line.mode == "enforce"
     try:
         if enforced:
-            _again_by_sdk(seen)
+            again.fail_again(seen)
+        else:
+            line = again.continued(seen, line)
         return await _attempts(seen, plan, port, line, enforced)
     except BaseException:
         line.close()
@@ -156,7 +149,7 @@ async def _attempts(seen: Seen, plan: Plan, port: Port[A], line: Line, enforced:
         except Denied as denied:
             line.close()
             if error is not None:
-                _remember(seen, error)
+                again.remember_error(seen, error)
                 raise error from denied
             return _denied(plan, port, line, denied, last)
         slot.sent()
@@ -181,7 +174,9 @@ async def _attempts(seen: Seen, plan: Plan, port: Port[A], line: Line, enforced:
             slot.settle(outcome)
             line.close()
             if enforced:
-                _remember(seen, problem)
+                again.remember_error(seen, problem)
+            else:
+                again.remember_line(seen, line)
             raise
         said = _response(facts, body, plan)
         if retry and _worth_asking(facts, body) and (await line.report(slot, said, retry)).again:
@@ -191,6 +186,8 @@ async def _attempts(seen: Seen, plan: Plan, port: Port[A], line: Line, enforced:
         line.close()
         if enforced and facts.status >= 400:
             extra = (*extra, ("x-should-retry", "false"))
+        elif not enforced and again.is_tried_again(facts.status):
+            again.remember_line(seen, line)
         return port.rebuilt(answer, body, extra)
 
 
@@ -219,27 +216,6 @@ def _is_error(body: bytes) -> bool:
 def _denied(plan: Plan, port: Port[A], line: Line, denied: Denied, last: Last | None) -> A:
     headers, body = denial_answer(plan.place.family, denied.reason.word, denied.detail, denied.retry_after, line.request_id, last)
     return port.made(DENIED_STATUS, headers, body)
-
-
-def _again_by_sdk(seen: Seen) -> None:
-    """An SDK that tries again by itself, after we have tried as often as is allowed, gets the same error at
-    once.
-    """
-    retries = int(count) if (count := seen.headers.get(_RETRY_COUNT, "0")).isdigit() else 0
-    failure = _failure.get()
-    if failure is None:
-        return
-    _failure.set(None)
-    same = (failure.method, failure.url, failure.retries + 1) == (seen.method, seen.url, retries)
-    if same:
-        _failure.set(_Failure(seen.method, seen.url, retries, failure.error))
-        raise failure.error
-
-
-def _remember(seen: Seen, error: Exception) -> None:
-    count = seen.headers.get(_RETRY_COUNT)
-    if count is not None and count.isdigit():
-        _failure.set(_Failure(seen.method, seen.url, int(count), error))
 
 
 def blocking(work: Coroutine[Any, Any, T]) -> T:

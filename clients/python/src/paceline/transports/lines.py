@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.ask import Ask
+from paceline.ask import Ask, Target
 from paceline.outcomes import Outcome, Reported
 
 __all__ = ["AwaitingLine", "BlockingLine"]
@@ -17,6 +17,11 @@ class _LineBase:
         self._call = limiter.begin(ask)
         self.mode: str = limiter.mode
         self.request_id: str = self._call.request_id
+        self.target: Target = self._call.target
+
+    def sent_again(self, times: int = 1) -> None:
+        """Whoever sends does so again by itself: the next slot is for a later attempt."""
+        self._call.sent_again(times)
 
     def close(self) -> None:
         """Gives back what is held; waits for nothing."""
