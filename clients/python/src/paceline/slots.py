@@ -296,6 +296,11 @@ class LimiterView:
         return self._settings.account
 
     @property
+    def most_attempts(self) -> int | None:
+        """How often calls are sent at most whose ask says nothing of it."""
+        return self._defaults.attempts
+
+    @property
     def addrs(self) -> tuple[str, ...]:
         """Where the service is looked for."""
         return self._settings.addrs

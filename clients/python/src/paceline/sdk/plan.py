@@ -21,7 +21,6 @@ class Policy:
     provider: str | None = None
     account: str | None = None
     hosts: Mapping[str, str] = field(default_factory=dict)
-    attempts: int | None = None
 
 
 @dataclass(frozen=True)

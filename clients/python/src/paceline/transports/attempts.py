@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from paceline.ask import Ask, Target
 from paceline.errors import Denied
@@ -25,6 +25,9 @@ from paceline.sdk.seen import Seen
 from paceline.sdk.usage import error_in, usage_of_body
 from paceline.transports import again
 from paceline.transports.tail import Tail
+
+if TYPE_CHECKING:
+    from paceline.slots import LimiterView
 
 __all__ = ["Line", "Port", "Sent", "blocking", "carry", "planned"]
 
@@ -104,15 +107,16 @@ def planned(seen: Seen, policy: Policy) -> Plan | None:
         return None
 
 
-def ask_of(plan: Plan, policy: Policy, limiter_account: str) -> Ask:
+def ask_of(plan: Plan, policy: Policy, limiter: LimiterView, bound: int | None) -> Ask:
     """The ask for a request. Account: what the transport was given, the context, the limiter, else the
-    credential's fingerprint.
+    credential's fingerprint. `bound` is what the client wants; of several bounds on attempts the lowest counts.
     """
     account = policy.account
-    if account is None and not here().account and not limiter_account:
+    if account is None and not here().account and not limiter.account:
         account = plan.fingerprint
     place = plan.place
     repeat = here().repeat or place.repeat
+    bounds = [most for most in (bound, here().attempts, limiter.most_attempts) if most is not None]
     return Ask(
         place.provider,
         account=account,
@@ -120,7 +124,7 @@ def ask_of(plan: Plan, policy: Policy, limiter_account: str) -> Ask:
         cost=dict(plan.cost),
         cost_estimated=True,
         repeat=repeat,
-        attempts=policy.attempts,
+        attempts=min(bounds, default=None),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,8 @@ class Governor:
     mode: str
     """The worker's mode."""
     limiter: Any = None
+    bound: Callable[[], int | None] = lambda: None
+    """How often whoever sends wants a call to be sent at most, where it says so."""
     _blocking: Any = None
     _awaiting: Any = None
 
@@ -67,7 +69,7 @@ class Governor:
         return AwaitingLine(limiter, self._ask(plan, limiter))
 
     def _ask(self, plan: Plan, limiter: Any) -> Ask:
-        return ask_of(plan, self.policy, limiter.account)
+        return ask_of(plan, self.policy, limiter, self.bound())
 
     def _limiter(self) -> Any:
         from paceline.limiter import Limiter
@@ -98,7 +100,6 @@ def governor(
     account: str | None = None,
     hosts: Mapping[str, str] | None = None,
     limiter: Any = None,
-    attempts: int | None = None,
 ) -> Governor:
     """A governor; hosts given here go before those of the environment.
 
@@ -117,7 +118,7 @@ def governor(
             text("account", account, "write the alias of the account")
             if provider is not None:
                 provider_named("provider", provider)
-            policy = Policy(provider, account, {**hosts_from(os.environ), **hosts_given(hosts)}, attempts)
+            policy = Policy(provider, account, {**hosts_from(os.environ), **hosts_given(hosts)})
         except WrongSetting as problem:
             if mode != "shadow":
                 raise
