@@ -68,6 +68,8 @@ pub(crate) struct Inner<S> {
     seats: Seats,
     /// How many scopes this replica decides without the store.
     degraded: Arc<AtomicU64>,
+    /// Whether another replica was ever seen to lead a scope.
+    others: Arc<AtomicBool>,
     registry: Registry,
     ledgers: Ledgers,
 }
@@ -101,6 +103,7 @@ impl<S: Store> Coordinator<S> {
             is_draining: AtomicBool::new(false),
             seats: Seats::new(MOST_HELD),
             degraded: Arc::default(),
+            others: Arc::default(),
             registry: Registry::default(),
             ledgers: Ledgers::default(),
         });
@@ -353,7 +356,8 @@ impl<S: Store> Coordinator<S> {
             return handle.clone();
         }
         let (sender, inbox) = mpsc::channel(INBOX);
-        let (gauges, lead) = (Arc::new(Gauges::new(self.0.degraded.clone())), Arc::new(LeadCell::default()));
+        let gauges = Arc::new(Gauges::new(self.0.degraded.clone()));
+        let lead = Arc::new(LeadCell::new(self.0.replica, self.0.others.clone()));
         let target = Target { model: String::new(), ..target.clone() };
         let mut scope = Scope::new(target.clone(), self.0.replica, self.0.keyring.clone(), self.settings())
             .with_address(self.0.address.clone())
@@ -393,9 +397,14 @@ impl<S: Store> Inner<S> {
         unused
     }
 
+    /// Whether another replica was ever seen to lead a scope.
+    pub(crate) fn has_others(&self) -> bool {
+        self.others.load(Ordering::Acquire)
+    }
+
     pub(crate) fn lead(&self, key: &ScopeKey) -> Lead {
         let handle = self.scopes().get(key).cloned();
-        handle.map_or(Lead::Unknown, |handle| handle.lead.lead(self.replica, self.store.now()))
+        handle.map_or(Lead::Unknown, |handle| handle.lead.lead(self.store.now()))
     }
 
     fn modes(&self) -> Vec<InMode> {
@@ -434,7 +443,7 @@ impl<S: Store> Inner<S> {
         let now = self.store.now();
         let of = |handle: &Handle| InFleet {
             provider: handle.provider.clone(),
-            is_led: handle.lead.is_led(self.replica, now),
+            is_led: handle.lead.is_led(now),
             is_degraded: handle.gauges.is_degraded(),
         };
         let replicas = u64::try_from(self.registry.replicas().len()).unwrap_or(u64::MAX);

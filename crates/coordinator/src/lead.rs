@@ -1,6 +1,7 @@
 //! Who decides about a scope: this replica, or another one to which its calls are to be sent on.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use paceline_core::leader::Leader;
 use paceline_core::units::{FleetTime, Span};
@@ -25,46 +26,58 @@ pub enum Lead {
 }
 
 /// What a scope's actor last saw of its leader, for those who are about to call it.
-#[derive(Debug, Default)]
-pub(crate) struct LeadCell(Mutex<Option<Leader>>);
+#[derive(Debug)]
+pub(crate) struct LeadCell {
+    replica: u32,
+    seen: Mutex<Option<Leader>>,
+    others: Arc<AtomicBool>,
+}
 
 impl LeadCell {
+    /// Of this replica; `others` becomes true when another one was seen to lead.
+    pub(crate) fn new(replica: u32, others: Arc<AtomicBool>) -> Self {
+        Self { replica, seen: Mutex::new(None), others }
+    }
+
     pub(crate) fn see(&self, leader: Option<&Leader>) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen();
         if seen.as_ref() != leader {
             *seen = leader.cloned();
+        }
+        if leader.is_some_and(|leader| leader.replica != self.replica) {
+            self.others.store(true, Ordering::Release);
         }
     }
 
     /// Whether this replica leads the scope, or did until a moment ago.
-    pub(crate) fn is_led(&self, replica: u32, now: FleetTime) -> bool {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.as_ref().is_some_and(|leader| leader.replica == replica && now < leader.until + KNOWN_FOR)
+    pub(crate) fn is_led(&self, now: FleetTime) -> bool {
+        self.seen().as_ref().is_some_and(|leader| leader.replica == self.replica && now < leader.until + KNOWN_FOR)
     }
 
     /// The store does not answer, so nobody can tell whether another replica still leads: it is asked first all the same, because
     /// it may reach the store.
     pub(crate) fn keep(&self, now: FleetTime) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(leader) = seen.as_mut() {
+        if let Some(leader) = self.seen().as_mut() {
             leader.until = leader.until.max(now);
         }
     }
 
     /// Who leads, or did a moment ago, whoever that is.
     pub(crate) fn known(&self, now: FleetTime) -> Option<Leader> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.as_ref().filter(|leader| now < leader.until + KNOWN_FOR).cloned()
+        self.seen().as_ref().filter(|leader| now < leader.until + KNOWN_FOR).cloned()
     }
 
-    pub(crate) fn lead(&self, replica: u32, now: FleetTime) -> Lead {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match seen.as_ref() {
-            Some(leader) if leader.replica == replica => Lead::Here,
+    pub(crate) fn lead(&self, now: FleetTime) -> Lead {
+        match self.seen().as_ref() {
+            Some(leader) if leader.replica == self.replica => Lead::Here,
             Some(leader) if now < leader.until + KNOWN_FOR => {
                 Lead::At { replica: leader.replica, address: leader.address.clone() }
             }
             _ => Lead::Unknown,
         }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Option<Leader>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -26,6 +26,12 @@ impl<S: Store> Coordinator<S> {
         self.inner().replica
     }
 
+    /// Whether another replica was ever seen to lead a scope of this one's calls: until then all of them are decided here, and
+    /// nobody has to look up who leads.
+    pub fn has_others(&self) -> bool {
+        self.inner().has_others()
+    }
+
     /// Signs and checks tokens.
     pub fn keyring(&self) -> &Arc<Keyring> {
         self.inner().keyring()

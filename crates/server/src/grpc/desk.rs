@@ -143,7 +143,7 @@ impl<S: Store> Desk<S> {
         if asked.alone || *self.draining.borrow() {
             return None;
         }
-        match self.peers.way(self.lead_of(&asked.ask)) {
+        match self.way(|| self.lead_of(&asked.ask)) {
             Way::Here => {
                 // It was sent away from here, and nobody is known to send it to.
                 asked.alone = asked.moves > 0;
@@ -212,6 +212,11 @@ impl<S: Store> Desk<S> {
         true
     }
 
+    /// The way to whoever leads; a replica that has never seen another one does not look.
+    fn way(&self, lead: impl FnOnce() -> Lead) -> Way {
+        if self.coordinator.has_others() { self.peers.way(lead()) } else { Way::Here }
+    }
+
     fn lead_of(&self, ask: &api::AcquireRequest) -> Lead {
         // A place is in one line, and so is where it is decided.
         let by_place = ask.ticket.as_ref().filter(|_| !ask.fallbacks.is_empty());
@@ -230,7 +235,7 @@ impl<S: Store> Desk<S> {
     ) -> Result<v1::ReportResponse, Status> {
         let way = match caller.is_sent_on || *self.draining.borrow() {
             true => Way::Here,
-            false => self.peers.way(self.coordinator.leads_of_lease(&message.lease_id)),
+            false => self.way(|| self.coordinator.leads_of_lease(&message.lease_id)),
         };
         let (link, alone) = match way {
             Way::Here => (None, caller.is_sent_on),
@@ -322,11 +327,11 @@ impl<S: Store> Desk<S> {
     pub(crate) async fn release(&self, caller: &Caller, message: v1::ReleaseRequest) -> Result<v1::ReleaseResponse, Status> {
         let what = read::release(message.clone())?;
         if !caller.is_sent_on && !*self.draining.borrow() {
-            let lead = match &what {
+            let way = self.way(|| match &what {
                 read::Released::Lease(lease_id) => self.coordinator.leads_of_lease(lease_id),
                 read::Released::Ticket(ticket) => self.coordinator.leads_of_ticket(ticket),
-            };
-            if let Way::To(link) = self.peers.way(lead)
+            });
+            if let Way::To(link) = way
                 && let Sent::Answered(answer) = link.release(&caller.identity, message).await
             {
                 return answer;

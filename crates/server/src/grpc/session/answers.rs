@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use paceline_proto::v1::SessionResponse;
 use prost::Message as _;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -47,6 +48,11 @@ impl Outbox {
     /// Puts an answer in, once there is room. False: nobody will read it.
     pub(super) async fn send(&self, answer: SessionResponse) -> bool {
         self.sender.send(answer).await.is_ok()
+    }
+
+    /// The same where there is room now; else what was to be put in comes back.
+    pub(super) fn try_send(&self, answer: SessionResponse) -> Result<(), TrySendError<SessionResponse>> {
+        self.sender.try_send(answer)
     }
 
     /// Completes when the caller is gone.

@@ -46,10 +46,12 @@ pub(super) async fn run<S: Store>(
     let lease = touched(&call);
     let work = async {
         match call {
-            Call::Acquire(ask) if caller.is_sent_on => sent_on(&desk, &caller, &outbox, id, ask).await.map(Answer::Acquire),
+            Call::Acquire(ask) if caller.is_sent_on => {
+                Box::pin(sent_on(&desk, &caller, &outbox, id, ask)).await.map(Answer::Acquire)
+            }
             Call::Acquire(ask) => acquire(&desk, &caller, &outbox, id, ask).await.map(Answer::Acquire),
             Call::Report(report) => self::report(&desk, &caller, &outbox, id, report).await,
-            Call::Release(release) => desk.release(&caller, release).await.map(Answer::Release),
+            Call::Release(release) => Box::pin(desk.release(&caller, release)).await.map(Answer::Release),
             Call::Cancel(_) => Err(Status::internal("a cancel is no call")),
         }
     };
@@ -89,10 +91,21 @@ async fn acquire<S: Store>(
     let first = desk.acquire(caller, ask.clone(), Held::For(Span::ZERO)).await?;
     let Some(Outcome::Queued(queued)) = &first.outcome else { return Ok(first) };
     let waiting = v1::AcquireRequest { ticket: queued.ticket.clone(), ..ask };
-    // In line again before the caller has read that it waits.
-    let (answer, ()) =
-        tokio::join!(desk.acquire(caller, waiting, AS_LONG_AS_IT_LIVES), tell(outbox, id, Answer::Acquire(first)));
-    answer
+    wait(desk, caller, outbox, id, Answer::Acquire(first), waiting).await
+}
+
+/// In line again before the caller has read that it waits. Boxed: most calls need no room for it.
+fn wait<'a, S: Store>(
+    desk: &'a Desk<S>,
+    caller: &'a Caller,
+    outbox: &'a Outbox,
+    id: u64,
+    first: Answer,
+    waiting: v1::AcquireRequest,
+) -> Pin<Box<dyn Future<Output = Result<v1::AcquireResponse, Status>> + Send + 'a>> {
+    Box::pin(async move {
+        tokio::join!(desk.acquire(caller, waiting, AS_LONG_AS_IT_LIVES), tell(outbox, id, first)).0
+    })
 }
 
 /// An ask that another replica sent on: it has its place already, and is held as long as it says. Where that takes a while, the
@@ -132,8 +145,7 @@ async fn report<S: Store>(
     });
     let next = queued.zip(wants_next).and_then(|(ticket, report)| desk.next_ask(caller, report, ticket));
     let Some(next) = next else { return Ok(Answer::Report(first)) };
-    let (answer, ()) = tokio::join!(desk.acquire(caller, next, AS_LONG_AS_IT_LIVES), tell(outbox, id, Answer::Report(first)));
-    answer.map(Answer::Acquire)
+    wait(desk, caller, outbox, id, Answer::Report(first), next).await.map(Answer::Acquire)
 }
 
 /// An answer that is not the last one. That nobody reads it any more is noticed elsewhere.

@@ -20,6 +20,7 @@ use paceline_proto::v1;
 use paceline_proto::v1::session_request::Call;
 use paceline_proto::v1::session_response::Answer;
 use paceline_store::Store;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{oneshot, watch};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -215,9 +216,18 @@ impl<S: Store> Session<S> {
         self.tell(id, Answer::Error(status::as_message(error))).await
     }
 
-    /// Calls go on meanwhile: they wait for room too, and who is given some and is not awake would keep it from everybody.
     async fn tell(&mut self, id: u64, answer: Answer) -> Result<(), End> {
         let response = v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() };
+        let response = match self.outbox.try_send(response) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(_)) => return Err(End::Done),
+            Err(TrySendError::Full(response)) => response,
+        };
+        Box::pin(self.tell_when_read(response)).await
+    }
+
+    /// Calls go on meanwhile: they wait for room too, and who is given some and is not awake would keep it from everybody.
+    async fn tell_when_read(&mut self, response: v1::SessionResponse) -> Result<(), End> {
         let Self { outbox, running, late, .. } = self;
         let mut sending = pin!(timeout(MOST_STALL, outbox.send(response)));
         let sent = loop {
