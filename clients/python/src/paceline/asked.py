@@ -17,6 +17,8 @@ from paceline.words import Priority, Repeat
 T = TypeVar("T")
 
 _NO_DEFAULTS = Ask("")
+_VARIANT = {"0": "8", "1": "9", "2": "a", "3": "b"}
+"""The two random bits beside the variant's."""
 
 
 class Begun:
@@ -112,9 +114,8 @@ def target_of(message: TargetMessage) -> Target:
 
 def random_id() -> str:
     """A random identifier in the form of a UUID, version 4 (RFC 9562, section 5.4)."""
-    bits = random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | (0x4 << 76) | (0x2 << 62)
-    text = f"{bits:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    text = f"{random.getrandbits(122):031x}"
+    return f"{text[1:9]}-{text[9:13]}-4{text[13:16]}-{_VARIANT[text[0]]}{text[16:19]}-{text[19:]}"
 
 
 def _first(*values: T | None) -> T | None:

@@ -6,7 +6,7 @@ import logging
 from contextvars import Token
 
 from paceline import inherited
-from paceline.inherited import Context
+from paceline.inherited import Context, Under
 from paceline.outcomes import Abandoned, Outcome
 from paceline.reading import UNKNOWN, is_success, outcome_of
 from paceline.reports import SUCCESS
@@ -23,7 +23,7 @@ class AttemptView:
         """Whether another attempt follows."""
         self.error: Exception | None = None
         """What the block raised, where another attempt follows."""
-        self._token: Token[Context] | None = None
+        self._token: Token[Context | Under] | None = None
 
     def _enter(self, slot: SlotView) -> None:
         # From here on the call may have been sent, whatever happens in the block.

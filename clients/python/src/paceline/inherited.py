@@ -35,13 +35,38 @@ class Context(NamedTuple):
     """The slot under which the code here sends."""
 
 
+class Under:
+    """Inside of a call: what holds there is worked out when somebody asks, which most calls do not."""
+
+    __slots__ = ("_inside", "_outer", "slot")
+
+    def __init__(self, outer: Context | Under, slot: SlotView) -> None:
+        self.slot: SlotView | None = slot
+        self._outer = outer
+        self._inside: Context | None = None
+
+    def inside(self) -> Context:
+        """Calls made here are made for the one that holds the slot."""
+        inside, slot = self._inside, self.slot
+        if inside is None:
+            outer = _worked_out(self._outer)
+            assert slot is not None
+            ends = earlier(outer.deadline_at, slot.deadline_at)
+            inside = self._inside = outer._replace(parent=slot.request_id, deadline_at=ends, slot=slot)
+        return inside
+
+
 NOTHING = Context()
-current: ContextVar[Context] = ContextVar("paceline", default=NOTHING)
+current: ContextVar[Context | Under] = ContextVar("paceline", default=NOTHING)
 
 
 def here() -> Context:
     """The context of the code that asks."""
-    return current.get()
+    return _worked_out(current.get())
+
+
+def _worked_out(holds: Context | Under) -> Context:
+    return holds.inside() if isinstance(holds, Under) else holds
 
 
 @contextmanager
@@ -70,7 +95,7 @@ def context(
     checks.seconds("deadline", deadline, may_be_over=True)
     checks.count("attempts", attempts)
     labels = None if labels is None else checks.labels("labels", labels)
-    outer = current.get()
+    outer = here()
     ends = None if deadline is None else time.monotonic() + deadline
     inner = Context(
         account=outer.account if account is None else account,
@@ -101,11 +126,9 @@ def sending(slot: SlotView) -> Iterator[None]:
         current.reset(token)
 
 
-def enter(slot: SlotView) -> Token[Context]:
+def enter(slot: SlotView) -> Token[Context | Under]:
     """The same until `current` is reset with what this returns."""
-    account, tenant, priority, max_wait, repeat, _, ends, labels, attempts, _ = current.get()
-    ends = earlier(ends, slot.deadline_at)
-    return current.set(Context(account, tenant, priority, max_wait, repeat, slot.request_id, ends, labels, attempts, slot))
+    return current.set(Under(current.get(), slot))
 
 
 def current_slot() -> SlotView | None:

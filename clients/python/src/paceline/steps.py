@@ -140,13 +140,12 @@ def acquire(call: CallState) -> Generator[Step, None, Given]:
                 return _unserved(call, path, started)
             continue
         response, received = exchange.acquired(), exchange.received or world.now()
-        world.solo.heard(asked, response, received.steady, exchange.lease)
-        outcome = response.WhichOneof("outcome")
-        if outcome == "grant":
+        lease = exchange.lease
+        if lease is not None:
+            call.waiting = lease
             grant = response.grant
-            lease = call.waiting = exchange.lease
-            assert lease is not None
             wait = seconds(grant.wait)
+            world.solo.granted(lease.target, grant, response.mode, received.steady + wait, received.steady)
             within = seconds(grant.use_within) if grant.HasField("use_within") else USE_WITHIN
             window = Window(received, received.steady + wait, wait + within)
             if wait > 0.0:
@@ -163,6 +162,8 @@ def acquire(call: CallState) -> Generator[Step, None, Given]:
             mode = MODES.get(response.mode, Mode.UNSPECIFIED)
             given = call.given = Given(asked, lease.target, lease, response, window, now.steady - started, SERVED, mode)
             return given
+        world.solo.heard(asked, response, received.steady)
+        outcome = response.WhichOneof("outcome")
         if outcome == "queued":
             # Not held any more: the place is kept by the ticket.
             asked.ticket = response.queued.ticket

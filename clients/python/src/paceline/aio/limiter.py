@@ -77,24 +77,24 @@ class Call(CallView):
             while True:
                 if isinstance(step, Sleep):
                     await sleep_past(step.until)
-                else:
-                    await self._wait(step)
+                elif not step.done:
+                    answered = self._said(step)
+                    if not step.done:
+                        await answered
                 step = next(plan)
         except StopIteration as end:
             result: T = end.value
             return result
 
-    async def _wait(self, exchange: Exchange) -> None:
-        if exchange.done:
-            return
+    def _said(self, exchange: Exchange) -> asyncio.Future[None]:
+        """Puts it on its way. What is returned is done when it is answered."""
         loop = asyncio.get_running_loop()
-        future = exchange.future = loop.create_future()
-        exchange.loop = loop
+        future: asyncio.Future[None] = loop.create_future()
+        exchange.future, exchange.loop = future, loop
         assert self._engine is not None
         if exchange.began == 0.0:
             self._engine.begin(exchange)
-        if not exchange.done:
-            await future
+        return future
 
 
 class Attempt(AttemptView):

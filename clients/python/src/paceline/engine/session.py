@@ -43,6 +43,8 @@ Wakes: TypeAlias = "dict[asyncio.AbstractEventLoop, list[Exchange]]"
 _RUNNING = ReportRequest(outcome=rate_limiter_pb2.OUTCOME_RUNNING).SerializeToString()
 MOST_AT_ONCE = 1_000
 """The most that is put into one message."""
+ENOUGH = 32
+"""On an event loop so many do not wait for the end of its turn: the service works on them while the loop goes on."""
 
 
 class Session:
@@ -82,12 +84,13 @@ class Session:
     def say(self, exchange: Exchange) -> None:
         """Says it with all that is said in the same moment. What comes after the end is placed elsewhere."""
         exchange.session = self
-        self.outbox.append(exchange)
+        outbox = self.outbox
+        outbox.append(exchange)
         if self.is_over:
             self.leave_to_others()
             return
         loop = _get_running_loop()
-        if loop is None:
+        if loop is None or len(outbox) >= ENOUGH:
             self._stream.flush()
         elif self._planned_on is not loop:
             self._planned_on = loop
@@ -328,8 +331,9 @@ def lease_of(exchange: Exchange, answer: AcquireResponse, replica: str) -> Lease
 
 def _said(exchange: Exchange, cid: int, now: float) -> bytes:
     """An exchange as it is written at `now`."""
-    if exchange.kind is ASK and exchange.asked is not None:
-        return wire.acquire(cid, exchange.asked.encoded(now))
+    asked = exchange.asked
+    if exchange.kind is ASK and asked is not None:
+        return wire.acquire(cid, asked.encoded(now))
     if exchange.kind is RELEASE:
         return wire.release(cid, _release(exchange).SerializeToString())
     return wire.report(cid, _report(exchange, now))

@@ -15,9 +15,8 @@ from paceline.timing import seconds
 from paceline.words import Mode, Priority, Reason, Source
 
 if TYPE_CHECKING:
-    from paceline._proto.rate_limiter_pb2 import AcquireResponse
+    from paceline._proto.rate_limiter_pb2 import AcquireResponse, Grant
     from paceline.asked import Asked
-    from paceline.exchange import Lease
 
 log = logging.getLogger("paceline")
 
@@ -58,19 +57,19 @@ class Solo:
         self._said_at: float | None = None
         self._told_of_waits: dict[Target, float] = {}
 
-    def heard(self, asked: Asked, answer: AcquireResponse, now: float, lease: Lease | None = None) -> None:
-        """Remembers what an answer of the service means for the time after it."""
+    def granted(self, place: Target, grant: Grant, mode: int, opens: float, now: float) -> None:
+        """Remembers what the service granted, for the time after it. The slot opens at `opens`."""
+        is_watched = mode in WATCHED
+        with self._lock:
+            share = self._recent.granted(place, grant.reserved, now)
+            share.is_watched_only = is_watched
+            if share.floor is not None and not is_watched:
+                share.lift(opens)
+
+    def heard(self, asked: Asked, answer: AcquireResponse, now: float) -> None:
+        """Remembers what an answer without a slot means for the time after it."""
         outcome = answer.WhichOneof("outcome")
-        if outcome == "grant":
-            grant = answer.grant
-            place = asked.target if lease is None else lease.target
-            is_watched = answer.mode in WATCHED
-            with self._lock:
-                share = self._recent.granted(place, grant.reserved, now)
-                share.is_watched_only = is_watched
-                if share.floor is not None and not is_watched:
-                    share.lift(now + seconds(grant.wait))
-        elif outcome == "queued":
+        if outcome == "queued":
             if any(delay.binding and Source(delay.source) in OF_THE_PROVIDER for delay in answer.delays):
                 self._not_before(asked, now + seconds(answer.queued.estimated_wait))
         elif outcome == "denial":

@@ -22,21 +22,27 @@ MOST_IN_ONE = 1_000
 """The most further calls in one message."""
 
 
-_SMALL = tuple(bytes((number,)) for number in range(0x80))
+USUAL = 0x800
+"""Numbers below this are kept written."""
 
 
 def varint(number: int) -> bytes:
     """A number as protobuf writes it."""
-    if number < 0x80:
-        return _SMALL[number]
-    if number < 0x4000:
-        return bytes((number & 0x7F | 0x80, number >> 7))
+    if number < USUAL:
+        return _USUAL[number]
+    return _varint(number)
+
+
+def _varint(number: int) -> bytes:
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
     return bytes(out)
+
+
+_USUAL = tuple(_varint(number) for number in range(USUAL))
 
 
 def acquire(cid: int, request: bytes) -> bytes:
@@ -57,7 +63,7 @@ def release(cid: int, request: bytes) -> bytes:
 def attempt(request_id: str, number: int, deadline: float | None, ticket: bytes, previous_lease_id: str) -> bytes:
     """The fields of an `AcquireRequest` that differ from attempt to attempt, to be put behind the others."""
     name = request_id.encode()
-    said = b"\x0a" + varint(len(name)) + name + b"\x10" + varint(number)
+    said = b"".join((b"\x0a", varint(len(name)), name, b"\x10", varint(number)))
     if deadline is not None:
         said += b"\x5a" + _short(duration(deadline))
     if ticket:
@@ -71,10 +77,10 @@ def attempt(request_id: str, number: int, deadline: float | None, ticket: bytes,
 def of_lease(lease_id: str, seq: int, age: float, wants_next: bool) -> bytes:
     """The fields of a `ReportRequest` that are known when it is written, to be put behind the others."""
     lease = lease_id.encode()
-    length = duration(age)
+    length = _AGES[int(age * 1e3)] if age < 1.0 else duration(age)
     number = b"\x10" + varint(seq) if seq else b""
     retry = b"\x6a\x02\x08\x01" if wants_next else b""
-    return b"".join((b"\x0a", varint(len(lease)), lease, number, b"\x5a", _SMALL[len(length)], length, retry))
+    return b"".join((b"\x0a", varint(len(lease)), lease, number, b"\x5a", _USUAL[len(length)], length, retry))
 
 
 def duration(length: float) -> bytes:
@@ -83,6 +89,10 @@ def duration(length: float) -> bytes:
     seconds, nanos = divmod(nanos, 1_000_000_000)
     said = b"\x08" + varint(seconds) if seconds else b""
     return said + b"\x10" + varint(nanos) if nanos else said
+
+
+_AGES = tuple(duration(millis / 1e3) for millis in range(1_000))
+"""Short ones, down to the millisecond: an answer that is said to be younger than it is makes nobody wait for less."""
 
 
 def _short(inner: bytes) -> bytes:
