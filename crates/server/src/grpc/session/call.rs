@@ -103,9 +103,7 @@ fn wait<'a, S: Store>(
     first: Answer,
     waiting: v1::AcquireRequest,
 ) -> Pin<Box<dyn Future<Output = Result<v1::AcquireResponse, Status>> + Send + 'a>> {
-    Box::pin(async move {
-        tokio::join!(desk.acquire(caller, waiting, AS_LONG_AS_IT_LIVES), tell(outbox, id, first)).0
-    })
+    Box::pin(async move { tokio::join!(desk.acquire(caller, waiting, AS_LONG_AS_IT_LIVES), tell(outbox, id, first)).0 })
 }
 
 /// An ask that another replica sent on: it has its place already, and is held as long as it says. Where that takes a while, the
