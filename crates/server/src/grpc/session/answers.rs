@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use paceline_proto::v1::SessionResponse;
 use prost::Message as _;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::Permit;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio_stream::Stream;
 use tonic::Status;
@@ -50,9 +51,9 @@ impl Outbox {
         self.sender.send(answer).await.is_ok()
     }
 
-    /// The same where there is room now; else what was to be put in comes back.
-    pub(super) fn try_send(&self, answer: SessionResponse) -> Result<(), TrySendError<SessionResponse>> {
-        self.sender.try_send(answer)
+    /// Room for an answer, where there is some now.
+    pub(super) fn room(&self) -> Result<Permit<'_, SessionResponse>, TrySendError<()>> {
+        self.sender.try_reserve()
     }
 
     /// Completes when the caller is gone.

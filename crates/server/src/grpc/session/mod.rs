@@ -218,11 +218,14 @@ impl<S: Store> Session<S> {
 
     async fn tell(&mut self, id: u64, answer: Answer) -> Result<(), End> {
         let response = v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() };
-        let response = match self.outbox.try_send(response) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Closed(_)) => return Err(End::Done),
-            Err(TrySendError::Full(response)) => response,
-        };
+        match self.outbox.room() {
+            Ok(room) => {
+                room.send(response);
+                return Ok(());
+            }
+            Err(TrySendError::Closed(())) => return Err(End::Done),
+            Err(TrySendError::Full(())) => {}
+        }
         Box::pin(self.tell_when_read(response)).await
     }
 
