@@ -85,7 +85,6 @@ fn calls(report: &Report, summary: &Summary, mode: Mode, counts: &Counts) -> Val
             "p50_s": counts.waits.quantile(500).as_secs_f64(),
             "p99_s": counts.waits.quantile(990).as_secs_f64(),
             "longest_hour": longest,
-            "at_most": mode == Mode::Shadow && summary.has_rough_waits(),
         },
         "denied": counts.denied.iter().map(|(reason, count)| (reason.clone(), json!(count))).collect::<Map<_, _>>(),
         "retries": counts.retries,

@@ -149,11 +149,6 @@ fn details(report: &Report, summary: &Summary) -> Vec<String> {
         };
         lines.push(format!("saved by enforcing: {}{again}", times(refusals.prevented, "refusal")));
     }
-    if summary.has_rough_waits() {
-        lines.push(
-            "waits are told at most: while calls are denied for waiting too long, others may wait for half of that".to_owned(),
-        );
-    }
     lines.extend(spent(report, counts, "retries used", |units| units.retried));
     lines.extend(spent(report, counts, "refused calls used", |units| units.refused));
     lines

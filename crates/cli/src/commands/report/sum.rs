@@ -121,12 +121,6 @@ impl Summary {
         let counts = self.watched();
         counts.asks.saturating_sub(counts.needless).saturating_sub(counts.all_denied())
     }
-
-    /// Whether so many would have been denied for waiting too long that the waits of the others are told too long.
-    pub(super) fn has_rough_waits(&self) -> bool {
-        let late = self.watched().denied.get("deadline").copied().unwrap_or(0);
-        late * 50 > self.would_ask()
-    }
 }
 
 /// Begun hours, from 0.

@@ -297,16 +297,6 @@ fn a_price_of_a_meter_that_nobody_has_is_told() {
 }
 
 #[test]
-fn waits_are_told_at_most_where_many_would_be_denied() {
-    let mut late = calm();
-    (0..40).for_each(|_| late.deny("deadline"));
-    let report = report_of(&told([day(&late)]), USUAL);
-    assert!(people::report(&report).contains("waits are told at most"));
-    assert_eq!(json::report(&report)["total"]["modes"]["shadow"]["waits"]["at_most"], serde_json::json!(true));
-    assert!(!people::report(&report_of(&told([day(&calm())]), USUAL)).contains("at most"));
-}
-
-#[test]
 fn names_cannot_move_the_cursor() {
     let text = people::report(&report_of(&told([ScopeHistory { account: "\u{1b}[2J".into(), ..day(&calm()) }]), USUAL));
     assert!(!text.contains('\u{1b}'), "{text}");
