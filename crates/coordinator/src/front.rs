@@ -380,6 +380,12 @@ impl<S: Store> Coordinator<S> {
 }
 
 impl Handle {
+    /// Whether this replica tells the scope's state: it leads, or nobody else does; or it goes on by itself, and knows best what
+    /// it granted.
+    fn tells(&self) -> bool {
+        !self.lead.is_elsewhere() || self.gauges.is_degraded()
+    }
+
     fn target(&self) -> Target {
         Target { provider: self.provider.to_string(), account: self.account.to_string(), model: String::new() }
     }
@@ -411,7 +417,7 @@ impl<S: Store> Inner<S> {
         let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner).clone();
         let in_mode = |handle: &Handle| {
             let modes = settings.modes(&handle.target()).ok()?;
-            let organisations = handle.gauges.organisations();
+            let organisations = handle.tells().then(|| handle.gauges.organisations());
             Some(InMode { provider: handle.provider.clone(), account: handle.account.clone(), modes, organisations })
         };
         self.handles().iter().filter_map(in_mode).collect()
@@ -419,7 +425,8 @@ impl<S: Store> Inner<S> {
 
     fn buckets(&self) -> Vec<InBucket> {
         let now = self.store.now();
-        self.handles().iter().flat_map(|handle| handle.gauges.buckets.read(&handle.provider, &handle.account, now)).collect()
+        let read = |handle: &Handle| handle.gauges.buckets.read(&handle.provider, &handle.account, now);
+        self.handles().iter().filter(|handle| handle.tells()).flat_map(read).collect()
     }
 
     pub(crate) fn has_degraded(&self) -> bool {
@@ -452,7 +459,9 @@ impl<S: Store> Inner<S> {
 
     fn load(&self) -> Vec<Load> {
         let now = self.store.now();
-        self.handles().iter().flat_map(|handle| handle.gauges.read(&handle.provider, &handle.account, now)).collect()
+        let read =
+            |handle: &Handle| handle.gauges.read(&handle.provider, &handle.account, handle.tells(), now).collect::<Vec<_>>();
+        self.handles().iter().flat_map(read).collect()
     }
 }
 

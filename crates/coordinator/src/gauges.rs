@@ -91,18 +91,25 @@ impl Gauges {
         self.organisations.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn read(&self, provider: &Arc<str>, account: &Arc<str>, now: FleetTime) -> impl Iterator<Item = Load> {
+    /// Who waits here, and, where this replica `tells` what is shared, what runs.
+    pub(crate) fn read(
+        &self,
+        provider: &Arc<str>,
+        account: &Arc<str>,
+        tells: bool,
+        now: FleetTime,
+    ) -> impl Iterator<Item = Load> {
         self.classes.iter().zip(Class::ALL).filter_map(move |(gauge, class)| {
             let oldest_since = gauge.oldest_since.load(Ordering::Relaxed);
             let load = Load {
                 provider: provider.clone(),
                 account: account.clone(),
                 class,
-                in_flight: gauge.in_flight.load(Ordering::Relaxed),
+                in_flight: tells.then(|| gauge.in_flight.load(Ordering::Relaxed)),
                 queued: gauge.queued.load(Ordering::Relaxed),
                 oldest_wait: if oldest_since == 0 { Span::ZERO } else { now.since(FleetTime::from_micros(oldest_since)) },
             };
-            (load.in_flight > 0 || load.queued > 0).then_some(load)
+            (load.in_flight.is_some_and(|calls| calls > 0) || load.queued > 0).then_some(load)
         })
     }
 }

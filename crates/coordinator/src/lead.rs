@@ -54,6 +54,11 @@ impl LeadCell {
         self.seen().as_ref().is_some_and(|leader| leader.replica == self.replica && now < leader.until + KNOWN_FOR)
     }
 
+    /// Whether another replica was the last that was seen to lead, and so is the one to tell what the scope's state is.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.seen().as_ref().is_some_and(|leader| leader.replica != self.replica)
+    }
+
     /// The store does not answer, so nobody can tell whether another replica still leads: it is asked first all the same, because
     /// it may reach the store.
     pub(crate) fn keep(&self, now: FleetTime) {

@@ -11,7 +11,7 @@ use crate::series::Across;
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
-         <!-- Generated from crates/telemetry/src/catalogue.rs: UPDATE=1 cargo test -p paceline-telemetry -->\n\n\
+         <!-- Generated from crates/telemetry/src/catalogue: UPDATE=1 cargo test -p paceline-telemetry -->\n\n\
          `GET /metrics` answers in Prometheus' text format. Counters start at zero with the process: ask for \
          `rate(...)` or `increase(...)`. *Replicas* says what the values of several make together: *sum* (each tells its \
          part), *greatest* (whoever tells it tells the whole; a sum counts it twice), *each* (it is about the replica). \

@@ -113,7 +113,7 @@ pub(crate) fn meter(provider: &SdkMeterProvider) -> Meter {
 
 /// Registers the gauges, which are read when somebody looks.
 pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: &'static str) {
-    let of_load = |metric: &'static Metric, value: fn(&crate::Load) -> f64| {
+    let of_load = |metric: &'static Metric, value: fn(&crate::Load) -> Option<f64>| {
         let observed = observed.clone();
         meter
             .f64_observable_gauge(instrument_name(metric))
@@ -121,19 +121,20 @@ pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: 
             .with_description(metric.help)
             .with_callback(move |observer| {
                 for load in observed.loads() {
+                    let Some(value) = value(&load) else { continue };
                     let labels = [
                         label("provider", &load.provider),
                         label("account", &load.account),
                         label("priority", load.class.name()),
                     ];
-                    observer.observe(value(&load), &labels);
+                    observer.observe(value, &labels);
                 }
             })
             .build();
     };
-    of_load(&catalogue::INFLIGHT, |load| load.in_flight as f64);
-    of_load(&catalogue::QUEUE_DEPTH, |load| load.queued as f64);
-    of_load(&catalogue::OLDEST_WAIT_SECONDS, |load| load.oldest_wait.at_least_zero().as_secs_f64());
+    of_load(&catalogue::INFLIGHT, |load| load.in_flight.map(|calls| calls as f64));
+    of_load(&catalogue::QUEUE_DEPTH, |load| Some(load.queued as f64));
+    of_load(&catalogue::OLDEST_WAIT_SECONDS, |load| Some(load.oldest_wait.at_least_zero().as_secs_f64()));
 
     let of_modes = observed.clone();
     meter
@@ -155,8 +156,9 @@ pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: 
         .with_description(catalogue::ACCOUNT_MIXED.help)
         .with_callback(move |observer| {
             for row in of_organisations.modes() {
+                let Some(organisations) = row.organisations else { continue };
                 let labels = [label("provider", &row.provider), label("account", &row.account)];
-                observer.observe(if row.organisations > 1 { row.organisations } else { 0 }, &labels);
+                observer.observe(if organisations > 1 { organisations } else { 0 }, &labels);
             }
         })
         .build();

@@ -21,8 +21,8 @@ pub struct Load {
     pub account: Arc<str>,
     /// The class of the calls.
     pub class: Class,
-    /// Calls granted and not yet ended.
-    pub in_flight: u64,
+    /// Calls granted and not yet ended, of the whole fleet; `None`: another replica tells.
+    pub in_flight: Option<u64>,
     /// Calls waiting on this replica.
     pub queued: u64,
     /// Age of the oldest of those; zero when nobody waits.
@@ -38,8 +38,8 @@ pub struct InMode {
     pub account: Arc<str>,
     /// Which part of its calls is in which mode.
     pub modes: Modes,
-    /// How many organisations the answers of the account have named lately.
-    pub organisations: u64,
+    /// How many organisations the answers of the account have named lately; `None`: another replica tells.
+    pub organisations: Option<u64>,
 }
 
 type Source<T> = Arc<dyn Fn() -> Vec<T> + Send + Sync>;
@@ -130,7 +130,7 @@ fn busiest(loads: Vec<Load>, most: usize) -> Vec<Load> {
     for load in &loads {
         let (queued, in_flight) = accounts.entry((load.provider.clone(), load.account.clone())).or_default();
         *queued = queued.saturating_add(load.queued);
-        *in_flight = in_flight.saturating_add(load.in_flight);
+        *in_flight = in_flight.saturating_add(load.in_flight.unwrap_or(0));
     }
     let mut ranked: Vec<_> = accounts.into_iter().collect();
     // Stable: equally busy ones stay in the order of their names, so that series do not come and go at every scrape.
@@ -146,7 +146,10 @@ fn busiest(loads: Vec<Load>, most: usize) -> Vec<Load> {
         let key = (load.provider.clone(), load.account.clone(), load.class);
         match sums.get_mut(&key) {
             Some(sum) => {
-                sum.in_flight = sum.in_flight.saturating_add(load.in_flight);
+                sum.in_flight = match (sum.in_flight, load.in_flight) {
+                    (Some(sum), Some(more)) => Some(sum.saturating_add(more)),
+                    (sum, more) => sum.or(more),
+                };
                 sum.queued = sum.queued.saturating_add(load.queued);
                 sum.oldest_wait = sum.oldest_wait.max(load.oldest_wait);
             }
@@ -164,7 +167,7 @@ mod tests {
 
     fn load(account: &str, class: Class, in_flight: u64, queued: u64, oldest_secs: i64) -> Load {
         let oldest_wait = Span::from_secs(oldest_secs);
-        Load { provider: "openai".into(), account: account.into(), class, in_flight, queued, oldest_wait }
+        Load { provider: "openai".into(), account: account.into(), class, in_flight: Some(in_flight), queued, oldest_wait }
     }
 
     #[test]
@@ -180,8 +183,8 @@ mod tests {
         let shown = busiest(rows, 10);
         assert_eq!(shown.len(), 11);
         assert!(shown.contains(&load("stuck", Class::Normal, 0, 50, 900)));
-        assert_eq!(shown.iter().map(|row| row.in_flight).sum::<u64>(), 300);
+        assert_eq!(shown.iter().filter_map(|row| row.in_flight).sum::<u64>(), 300);
         let other = shown.iter().find(|row| &*row.account == OTHER).map(|row| (&*row.provider, row.in_flight));
-        assert_eq!(other, Some((OTHER, 291)));
+        assert_eq!(other, Some((OTHER, Some(291))));
     }
 }

@@ -74,7 +74,7 @@ fn one_of_each(telemetry: &Telemetry) {
     telemetry.prevented(&scope);
     telemetry.observe_modes(|| {
         let modes = Modes::split(200_000, 800_000);
-        vec![InMode { provider: Arc::from("openai"), account: Arc::from("prod"), modes, organisations: 2 }]
+        vec![InMode { provider: Arc::from("openai"), account: Arc::from("prod"), modes, organisations: Some(2) }]
     });
     telemetry.observe_buckets(|| {
         vec![InBucket {
@@ -106,7 +106,7 @@ fn one_of_each(telemetry: &Telemetry) {
     telemetry.observe_load(|| {
         let (provider, account) = (Arc::from("openai"), Arc::from("prod"));
         let oldest_wait = Span::from_millis(2_500);
-        vec![Load { provider, account, class: Class::Batch, in_flight: 7, queued: 4, oldest_wait }]
+        vec![Load { provider, account, class: Class::Batch, in_flight: Some(7), queued: 4, oldest_wait }]
     });
 }
 
@@ -270,7 +270,7 @@ fn a_complete_change_of_who_is_busy_shows_by_name() {
                 provider: "openai".into(),
                 account: format!("account-{round}-{account}").into(),
                 class: Class::Normal,
-                in_flight: 0,
+                in_flight: Some(0),
                 queued: u64::from(account),
                 oldest_wait: Span::from_secs(1),
             };
@@ -358,7 +358,7 @@ fn whatever_comes_every_metric_stays_within_its_bound() {
             provider: provider.as_str().into(),
             account: "prod".into(),
             modes: Modes::default(),
-            organisations: 1,
+            organisations: Some(1),
         })
         .collect();
     telemetry.observe_modes(move || rows.clone());
@@ -367,7 +367,7 @@ fn whatever_comes_every_metric_stays_within_its_bound() {
             provider: provider.as_str().into(),
             account: "prod".into(),
             class: Class::Normal,
-            in_flight: 1,
+            in_flight: Some(1),
             queued: 1,
             oldest_wait: Span::ZERO,
         };

@@ -74,6 +74,40 @@ async fn a_place_given_ahead_counts_wherever_the_call_is_decided() {
     assert!(total >= Span::from_millis(110), "{total:?}");
 }
 
+/// The state of a scope is the same for all, so that only one of them tells it; who waits where is told by each.
+#[tokio::test(start_paused = true)]
+async fn only_who_leads_tells_what_is_shared() {
+    let (a, b) = two("limits: {requests: {limit: 60, per: 1m, burst: 2}}").await;
+    let shared = ["paceline_inflight", "paceline_bucket_level", "paceline_bucket_limit", "paceline_account_mixed"];
+    let told_by = |replica: &Replica| shared.map(|name| replica.series(name) > 0);
+    a.grant(ask("1")).await;
+    assert_eq!(told_by(&a), [true; 4], "it leads");
+    // B has the scope too, and decides this one.
+    moved(&b, ask("2")).await;
+    b.grant(here(ask("2"))).await;
+    let waits = b.coordinator.acquire(AcquireRequest { hold: secs(10), ..here(ask("3")) });
+    let look = async {
+        sleep(Span::from_millis(100)).await;
+        assert_eq!((told_by(&a), told_by(&b)), ([true; 4], [false; 4]));
+        assert_eq!(b.series("paceline_queue_depth"), 1, "this is its own");
+    };
+    let (waited, ()) = tokio::join!(waits, look);
+    waited.unwrap();
+    // The lead moves, and with it who tells.
+    sleep(secs(3)).await;
+    b.grant(ask("4")).await;
+    moved(&a, ask("5")).await;
+    assert_eq!((told_by(&a), told_by(&b)), ([false; 4], [true; 4]));
+}
+
+/// A replica that nobody can call never leads: it is alone, or shares a scope with its like.
+#[tokio::test(start_paused = true)]
+async fn who_has_no_leader_tells() {
+    let alone = service(store(), limits("limits: {requests: 600/min}")).await;
+    alone.grant(ask("1")).await;
+    assert_eq!((alone.series("paceline_inflight"), alone.series("paceline_bucket_level")), (1, 1));
+}
+
 fn wait_of(answer: &Answer) -> Span {
     match answer {
         Answer::Granted(grant) => grant.wait,

@@ -87,6 +87,12 @@ impl<S: Store> Service<S> {
         let samples = text.lines().filter(|line| line.starts_with(name) && !line.starts_with('#'));
         samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
+
+    /// How many series a metric has.
+    fn series(&self, name: &str) -> usize {
+        let text = self.telemetry.render().unwrap();
+        text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name)).count()
+    }
 }
 
 async fn sleep(span: Span) {
