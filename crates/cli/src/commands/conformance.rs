@@ -3,7 +3,9 @@
 mod event;
 mod grpc;
 mod judge;
+mod says;
 mod script;
+mod situations;
 mod stage;
 mod table;
 mod trace;
@@ -27,7 +29,8 @@ use tonic::transport::Server;
 use tonic_health::ServingStatus;
 
 use self::grpc::Service;
-use self::script::{Act, Situation, situations};
+use self::script::{Act, Situation};
+use self::situations::situations;
 use self::stage::Stage;
 use self::table::Outcome;
 use self::worker::Worker;
@@ -47,7 +50,7 @@ Examples:
   # For a program
   paceline conformance --json --worker python3 adapter.py
 
-A worker is led through some twenty situations: waits, lines, denials, refusals, streams, lost answers. How to
+A worker is led through some forty situations: waits, lines, denials, refusals, streams, lost answers. How to
 write the twenty lines that fetch jobs for your client: docs/conformance.md. The exit status is 0 when every
 situation was seen and nothing was wrong.";
 

@@ -107,6 +107,17 @@ async fn who_sends_what_was_denied_is_caught() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_again_at_once_is_caught() {
+    let expected = [("away-long", "rule 8"), ("report-away", "rule 8")];
+    caught(Habits { hammers: true, ..Habits::default() }, &expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_another_account_is_caught() {
+    caught(Habits { knows_one_account: true, ..Habits::default() }, &[("account", "the protocol, Ask")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_gives_nothing_back_is_caught() {
     let expected = [("leave-line", "rule 6"), ("leave-slot", "rule 6")];
     caught(Habits { leaves_things: true, ..Habits::default() }, &expected).await;

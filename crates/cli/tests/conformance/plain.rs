@@ -28,6 +28,8 @@ pub(crate) struct Habits {
     pub(crate) ignores_denials: bool,
     pub(crate) counts_names: bool,
     pub(crate) leaves_things: bool,
+    pub(crate) hammers: bool,
+    pub(crate) knows_one_account: bool,
 }
 
 impl Default for Habits {
@@ -43,6 +45,8 @@ impl Default for Habits {
             ignores_denials: false,
             counts_names: false,
             leaves_things: false,
+            hammers: false,
+            knows_one_account: false,
         }
     }
 }
@@ -76,7 +80,8 @@ impl Worker {
     }
 
     async fn call(&self, job: &Job) -> Ended {
-        let target = Target { provider: job.provider.clone(), account: job.account.clone(), model: job.model.clone() };
+        let account = if self.habits.knows_one_account { "kit".to_owned() } else { job.account.clone() };
+        let target = Target { provider: job.provider.clone(), account, model: job.model.clone() };
         let mut ask = AcquireRequest {
             request_id: self.new_name(),
             attempt: 1,
@@ -143,13 +148,20 @@ impl Worker {
     }
 
     async fn acquire(&self, ask: &mut AcquireRequest) -> (Decision, Instant) {
-        loop {
+        for tries in 0.. {
             if let Ok(answer) = self.service.clone().acquire(ask.clone()).await {
                 return (answer.into_inner().outcome.expect("a decision"), Instant::now());
             }
-            sleep(Duration::from_millis(50)).await;
+            self.pause(tries).await;
             self.rename(ask);
         }
+        unreachable!("there is always another try")
+    }
+
+    /// Before the next try: longer each time, a second at most. (It should be random as well.)
+    async fn pause(&self, tries: u32) {
+        let grown = if self.habits.hammers { 0 } else { tries.min(4) };
+        sleep(Duration::from_millis(if self.habits.hammers { 10 } else { 60 }) * (1 << grown)).await;
     }
 
     /// One call to the provider, its reports, and what the last one was answered.
@@ -195,14 +207,15 @@ impl Worker {
         if !self.habits.reports {
             return None;
         }
-        loop {
+        for tries in 0.. {
             let age = prost_types::Duration::try_from(arrived.elapsed()).ok();
             let report = ReportRequest { lease_id: lease.to_owned(), seq, age, ..report.clone() };
             if let Ok(said) = self.service.clone().report(report).await {
                 return Some(said.into_inner());
             }
-            sleep(Duration::from_millis(50)).await;
+            self.pause(tries).await;
         }
+        None
     }
 
     fn keep_alive(&self, lease: String, every: Duration) -> tokio::task::JoinHandle<()> {

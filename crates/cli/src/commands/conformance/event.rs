@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paceline_proto::v1::{AcquireRequest, ReportRequest, Verdict};
+use paceline_proto::v1::{AcquireRequest, Mode, NotApplied, ReportRequest, Verdict};
 
 /// Something that happened, so long after the start of the kit.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub(super) struct Granted {
     pub(super) lease: String,
     pub(super) wait: Duration,
     pub(super) use_within: Duration,
-    pub(super) is_shadow: bool,
+    pub(super) mode: Mode,
 }
 
 /// What an ask was answered.
@@ -65,7 +65,10 @@ pub(super) enum Answer {
         ticket: Vec<u8>,
         come_back_in: Duration,
     },
-    Denied,
+    Denied {
+        reason: i32,
+        is_for_ever: bool,
+    },
     /// UNAVAILABLE.
     Failed,
 }
@@ -74,8 +77,8 @@ pub(super) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Verdict(Verdict, Option<Granted>),
-    /// Not applied, without a verdict: the service no longer had the lease.
-    LeaseUnknown,
+    /// Not applied, and the verdict of before, if there was one.
+    NotApplied(NotApplied, Verdict),
     /// UNAVAILABLE.
     Failed,
 }

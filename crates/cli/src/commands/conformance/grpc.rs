@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use paceline_proto::v1::acquire_batch_item::Result as AcquireResult;
-use paceline_proto::v1::acquire_response::Outcome as Decision;
 use paceline_proto::v1::rate_limiter_server::RateLimiter;
 use paceline_proto::v1::release_request::What as Given;
 use paceline_proto::v1::report_batch_item::Result as ReportResult;
 use paceline_proto::v1::session_request::Call;
 use paceline_proto::v1::session_response::Answer as SessionAnswer;
 use paceline_proto::v1::{
-    AcquireBatchItem, AcquireBatchRequest, AcquireBatchResponse, AcquireRequest, AcquireResponse, Denial, Grant, Mode,
-    NotApplied, Queued, Reason, ReleaseRequest, ReleaseResponse, ReportBatchItem, ReportBatchRequest, ReportBatchResponse,
-    ReportRequest, ReportResponse, SessionRequest, SessionResponse, Shadow,
+    AcquireBatchItem, AcquireBatchRequest, AcquireBatchResponse, AcquireRequest, AcquireResponse, ReleaseRequest,
+    ReleaseResponse, ReportBatchItem, ReportBatchRequest, ReportBatchResponse, ReportRequest, ReportResponse, SessionRequest,
+    SessionResponse,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -25,11 +24,9 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_types::Status as RpcStatus;
 
-use super::event::{Answer, Granted, Said, Way};
+use super::event::{Answer, Said, Way};
+use super::says;
 use super::stage::{Answering, Stage, job_of, job_of_ticket};
-
-/// The lease of a slot that comes with a report.
-const TTL: Duration = Duration::from_secs(120);
 
 /// The service that a worker sees.
 #[derive(Clone)]
@@ -47,30 +44,22 @@ impl Service {
     async fn say(&self, job: &str, answering: Answering, request: &AcquireRequest) -> Result<AcquireResponse, Status> {
         sleep(answering.after).await;
         self.stage.answered(job, &answering.answer);
-        to_proto(answering, request)
+        says::to_ask(answering, request, self.has_every_word(job))
     }
 
     async fn report_one(&self, way: Way, request: ReportRequest) -> Result<ReportResponse, Status> {
         let said = self.stage.report(way, &request);
-        self.tell(&request.lease_id, said).await
+        self.tell(&request, said).await
     }
 
-    async fn tell(&self, lease: &str, (number, after, said): (u64, Duration, Said)) -> Result<ReportResponse, Status> {
+    async fn tell(&self, request: &ReportRequest, (number, after, said): Told) -> Result<ReportResponse, Status> {
         sleep(after).await;
-        self.stage.told(lease, number, &said);
-        match said {
-            Said::Failed => Err(away()),
-            Said::LeaseUnknown => {
-                Ok(ReportResponse { not_applied: NotApplied::LeaseUnknown.into(), ..ReportResponse::default() })
-            }
-            Said::Verdict(verdict, next) => Ok(ReportResponse {
-                applied: true,
-                ttl: Some(proto(TTL)),
-                verdict: verdict.into(),
-                next: next.map(|granted| decided(Decision::Grant(grant(granted, TTL)))),
-                ..ReportResponse::default()
-            }),
-        }
+        self.stage.told(&request.lease_id, number, &said);
+        says::to_report(said, request, self.has_every_word(job_of(&request.lease_id)))
+    }
+
+    fn has_every_word(&self, job: &str) -> bool {
+        self.stage.situation(job).is_some_and(|situation| situation.has_every_word)
     }
 
     fn release_one(&self, request: ReleaseRequest) -> Result<ReleaseResponse, Status> {
@@ -98,7 +87,7 @@ impl Service {
             Call::Report(request) => {
                 let said = self.stage.report(Way::Session, &request);
                 tokio::spawn(async move {
-                    let answer = service.tell(&request.lease_id, said).await;
+                    let answer = service.tell(&request, said).await;
                     send(&out, id, answer.map(SessionAnswer::Report));
                 });
             }
@@ -136,6 +125,9 @@ impl Service {
         self.say(&job, second, &request).await
     }
 }
+
+/// A report's number, after how long it is answered, and what.
+type Told = (u64, Duration, Said);
 
 /// The asks of a Session by their number: whose, and who answers them.
 type Waiting = HashMap<u64, (String, JoinHandle<()>)>;
@@ -202,63 +194,10 @@ impl RateLimiter for Service {
     }
 }
 
-fn to_proto(answering: Answering, request: &AcquireRequest) -> Result<AcquireResponse, Status> {
-    let ttl = answering.ttl;
-    let answer = match answering.answer {
-        Answer::Granted(granted) => {
-            let is_shadow = granted.is_shadow;
-            let grant = Grant { target: request.target.clone(), ..grant(granted, ttl) };
-            let shadow = is_shadow.then(|| Shadow { wait: Some(proto(Duration::from_secs(9))), ..Shadow::default() });
-            let mode = if is_shadow { Mode::Shadow } else { Mode::Enforce };
-            AcquireResponse { shadow, mode: mode.into(), ..decided(Decision::Grant(grant)) }
-        }
-        Answer::Queued { ticket, come_back_in } => decided(Decision::Queued(Queued {
-            ticket,
-            come_back_in: Some(proto(come_back_in)),
-            estimated_wait: Some(proto(come_back_in)),
-            ahead: 1,
-            place_lost: false,
-        })),
-        Answer::Denied => decided(Decision::Denial(Denial {
-            reason: Reason::Deadline.into(),
-            retry_after: Some(proto(Duration::from_secs(60))),
-            detail: "the conformance kit denies this one".to_owned(),
-        })),
-        Answer::Failed => return Err(away()),
-    };
-    Ok(answer)
-}
-
-fn grant(granted: Granted, ttl: Duration) -> Grant {
-    Grant {
-        lease_id: granted.lease,
-        wait: Some(proto(granted.wait)),
-        use_within: Some(proto(granted.use_within)),
-        ttl: Some(proto(ttl)),
-        reserved: [("requests".to_owned(), 1)].into(),
-        ..Grant::default()
-    }
-}
-
-fn decided(decision: Decision) -> AcquireResponse {
-    AcquireResponse { outcome: Some(decision), mode: Mode::Enforce.into(), ..AcquireResponse::default() }
-}
-
 fn rpc_status(status: &Status) -> RpcStatus {
     RpcStatus { code: status.code().into(), message: status.message().to_owned(), details: Vec::new() }
 }
 
-fn away() -> Status {
-    Status::unavailable("the conformance kit plays a replica that is away")
-}
-
 fn no_job() -> Status {
     Status::invalid_argument("target.model is the `model` of no job of the conformance kit")
-}
-
-fn proto(duration: Duration) -> prost_types::Duration {
-    prost_types::Duration {
-        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
-    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use paceline_proto::v1::{AcquireRequest, Outcome, ReportRequest, Verdict};
+use paceline_proto::v1::{AcquireRequest, Mode, NotApplied, Outcome, ReportRequest, Verdict};
 use tokio::sync::{Notify, mpsc};
 
 use super::event::{Answer, Event, Granted, Said, Way, What};
@@ -54,6 +54,15 @@ struct Progress {
     told: BTreeMap<(String, u32), Said>,
     is_done: bool,
     has_acted: bool,
+    /// Nobody answers an ask, or a report, until then.
+    away_until: Option<Duration>,
+}
+
+impl Progress {
+    /// Whether nobody answers at `now`, where that began with the first try and lasts so long.
+    fn is_away(&mut self, now: Duration, lasts: Duration) -> bool {
+        now < *self.away_until.get_or_insert(now + lasts)
+    }
 }
 
 /// What is to be said to an ask, and after how long.
@@ -61,6 +70,13 @@ pub(super) struct Answering {
     pub(super) after: Duration,
     pub(super) answer: Answer,
     pub(super) ttl: Duration,
+}
+
+impl Answering {
+    /// What gives no lease.
+    fn at_once(answer: Answer) -> Self {
+        Self { after: Duration::ZERO, answer, ttl: Duration::ZERO }
+    }
 }
 
 impl Stage {
@@ -169,20 +185,29 @@ impl Stage {
     }
 
     fn say(&self, state: &mut State, situation: &Situation) -> Answering {
+        let now = self.now();
         let progress = state.progress.entry(situation.id.to_owned()).or_default();
-        let say = situation.asks.get(progress.asks).or(situation.asks.last()).cloned().unwrap_or(Say::Deny);
-        progress.asks += 1;
+        let step = |asks: usize| situation.asks.get(asks).or(situation.asks.last()).cloned().unwrap_or(Say::Unavailable);
+        let mut say = step(progress.asks);
         match say {
-            Say::Grant { after, wait, use_within, ttl, is_shadow } => {
-                let granted = Granted { lease: lease(situation.id, progress), wait, use_within, is_shadow };
+            Say::Away { lasts } if progress.is_away(now, lasts) => {}
+            Say::Away { .. } => {
+                say = step(progress.asks + 1);
+                progress.asks += 2;
+            }
+            _ => progress.asks += 1,
+        }
+        match say {
+            Say::Grant { after, wait, use_within, ttl, mode } => {
+                let granted = Granted { lease: lease(situation.id, progress), wait, use_within, mode };
                 Answering { after, answer: Answer::Granted(granted), ttl }
             }
             Say::Queue { come_back_in } => {
                 let ticket = format!("ticket {} of {}", progress.asks, situation.id).into_bytes();
-                Answering { after: Duration::ZERO, answer: Answer::Queued { ticket, come_back_in }, ttl: Duration::ZERO }
+                Answering::at_once(Answer::Queued { ticket, come_back_in })
             }
-            Say::Deny => Answering { after: Duration::ZERO, answer: Answer::Denied, ttl: Duration::ZERO },
-            Say::Unavailable => Answering { after: Duration::ZERO, answer: Answer::Failed, ttl: Duration::ZERO },
+            Say::Deny { reason, is_for_ever } => Answering::at_once(Answer::Denied { reason, is_for_ever }),
+            Say::Unavailable | Say::Away { .. } => Answering::at_once(Answer::Failed),
         }
     }
 
@@ -217,13 +242,16 @@ impl Stage {
     /// What a worker's report is to be answered: its number, after how long, and what.
     pub(super) fn report(&self, way: Way, request: &ReportRequest) -> (u64, Duration, Said) {
         let job = job_of(&request.lease_id).to_owned();
+        let now = self.now();
         let mut state = self.lock();
         state.reports += 1;
         let number = state.reports;
         let situation = self.situation(&job);
         let name = situation.map_or("", |situation| situation.id);
         self.record(&mut state, name, What::Reported { number, way, request: Box::new(request.clone()) });
-        let Some(situation) = situation else { return (number, Duration::ZERO, Said::LeaseUnknown) };
+        let Some(situation) = situation else {
+            return (number, Duration::ZERO, Said::NotApplied(NotApplied::LeaseUnknown, Verdict::Unspecified));
+        };
         if request.outcome() == Outcome::Running {
             return (number, Duration::ZERO, Said::Verdict(Verdict::Unspecified, None));
         }
@@ -232,7 +260,7 @@ impl Stage {
         if let Some(said) = progress.told.get(&key) {
             return (number, Duration::ZERO, said.clone());
         }
-        let (after, said) = tell(situation, progress, request);
+        let (after, said) = tell(situation, progress, request, now);
         if said != Said::Failed {
             progress.told.insert(key, said.clone());
         }
@@ -266,13 +294,18 @@ impl Stage {
     }
 }
 
-fn tell(situation: &Situation, progress: &mut Progress, request: &ReportRequest) -> (Duration, Said) {
+fn tell(situation: &Situation, progress: &mut Progress, request: &ReportRequest, now: Duration) -> (Duration, Said) {
     let step = situation.reports.get(progress.reports).cloned();
+    if let Some(Tell::Away { lasts }) = step
+        && progress.is_away(now, lasts)
+    {
+        return (Duration::ZERO, Said::Failed);
+    }
     progress.reports += 1;
     let ends = request.r#final || !matches!(request.outcome(), Outcome::Response);
     let usual = if ends { Verdict::Done } else { Verdict::Unspecified };
     match step {
-        None => (Duration::ZERO, Said::Verdict(usual, None)),
+        None | Some(Tell::Away { .. }) => (Duration::ZERO, Said::Verdict(usual, None)),
         // A worker that reports the end at once gets the verdict on it.
         Some(Tell::Verdict { after, verdict: Verdict::Unspecified, .. }) => (after, Said::Verdict(usual, None)),
         Some(Tell::Verdict { after, verdict, next }) => {
@@ -281,12 +314,12 @@ fn tell(situation: &Situation, progress: &mut Progress, request: &ReportRequest)
                 lease: lease(situation.id, progress),
                 wait,
                 use_within: Duration::from_secs(60),
-                is_shadow: false,
+                mode: Mode::Enforce,
             });
             (after, Said::Verdict(verdict, next))
         }
         Some(Tell::Unavailable { after }) => (after, Said::Failed),
-        Some(Tell::LeaseUnknown) => (Duration::ZERO, Said::LeaseUnknown),
+        Some(Tell::NotApplied { why, verdict }) => (Duration::ZERO, Said::NotApplied(why, verdict)),
     }
 }
 

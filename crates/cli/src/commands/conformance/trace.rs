@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use paceline_proto::v1::{AcquireRequest, ReportRequest};
+use paceline_proto::v1::{AcquireRequest, Mode, Reason, ReportRequest};
 
 use super::event::{Answer, Event, Granted, Said, What};
 
@@ -62,14 +62,21 @@ fn answer(answer: &Answer) -> String {
         Answer::Queued { ticket, come_back_in } => {
             format!("queued: come back in {} ms with \"{}\"", come_back_in.as_millis(), String::from_utf8_lossy(ticket))
         }
-        Answer::Denied => "denial".to_owned(),
+        Answer::Denied { reason, .. } => {
+            let name = Reason::try_from(*reason).map_or("of a newer service", |reason| reason.as_str_name());
+            format!("denial {}", name.trim_start_matches("REASON_"))
+        }
         Answer::Failed => "UNAVAILABLE".to_owned(),
     }
 }
 
 fn grant(granted: &Granted) -> String {
-    let Granted { lease, wait, use_within, is_shadow } = granted;
-    let mode = if *is_shadow { ", only watching" } else { "" };
+    let Granted { lease, wait, use_within, mode } = granted;
+    let mode = match mode {
+        Mode::Shadow => ", only watching",
+        Mode::Off => ", switched off",
+        _ => "",
+    };
     format!("grants {lease}: wait {} ms, use within {} ms{mode}", wait.as_millis(), use_within.as_millis())
 }
 
@@ -99,7 +106,10 @@ fn told(said: &Said) -> String {
             let next = next.as_ref().map(|next| format!(", {}", grant(next))).unwrap_or_default();
             format!("{}{next}", verdict.as_str_name().trim_start_matches("VERDICT_"))
         }
-        Said::LeaseUnknown => "not applied, the lease is unknown".to_owned(),
+        Said::NotApplied(why, verdict) => {
+            let names = (why.as_str_name(), verdict.as_str_name());
+            format!("not applied, {}; {}", names.0.trim_start_matches("NOT_APPLIED_"), names.1.trim_start_matches("VERDICT_"))
+        }
         Said::Failed => "UNAVAILABLE".to_owned(),
     }
 }

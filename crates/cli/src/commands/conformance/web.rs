@@ -64,7 +64,7 @@ fn job_of(situation: &Situation, desk: &Desk) -> Value {
     json!({
         "id": situation.id,
         "provider": PROVIDER,
-        "account": "kit",
+        "account": situation.account,
         "model": situation.id,
         "tokens": 20,
         "deadline_ms": 60_000,

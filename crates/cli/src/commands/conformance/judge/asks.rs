@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use paceline_proto::v1::{AcquireRequest, Outcome, ReportRequest, Verdict};
+use paceline_proto::v1::{AcquireRequest, Mode, Outcome, ReportRequest, Verdict};
 
 use super::super::event::{Answer, Event, Granted, Said, What};
+use super::super::script::Situation;
 use super::super::web::{PROVIDER, SECRET};
 use super::{EARLY, Findings, Rule, Step, time};
 
@@ -37,10 +38,11 @@ enum Now {
     },
     Denied,
     Failed,
-    /// To be sent again; the slot has to be asked for.
+    /// To be sent again; the slot has to be asked for. Or may be, where nobody judged what the provider refused.
     Again {
         at: Duration,
         lease: String,
+        is_free: bool,
     },
     /// Done, given up or given back, after so many calls under the last grant.
     Over {
@@ -56,10 +58,25 @@ enum End {
     Done,
     GivenUp,
     GivenBack,
+    /// Nobody judged it, and it may have run.
+    Lost,
+}
+
+impl End {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Done => "after DONE",
+            Self::GivenUp => "after GIVE_UP",
+            Self::GivenBack => "for what it had given back",
+            Self::Lost => "although the call may have run, and nobody said that it may be sent again",
+        }
+    }
 }
 
 /// The walk.
 struct Walk<'f> {
+    /// Whose slots the job is about.
+    account: &'static str,
     now: Now,
     /// The last ask.
     asked: Option<AcquireRequest>,
@@ -73,8 +90,16 @@ struct Walk<'f> {
 }
 
 /// Checks asks and calls.
-pub(super) fn check(events: &[&Event], findings: &mut Findings) {
-    let mut walk = Walk { now: Now::Nothing, asked: None, attempt: 1, replied: None, leases: BTreeMap::new(), findings };
+pub(super) fn check(situation: &Situation, events: &[&Event], findings: &mut Findings) {
+    let mut walk = Walk {
+        account: situation.account,
+        now: Now::Nothing,
+        asked: None,
+        attempt: 1,
+        replied: None,
+        leases: BTreeMap::new(),
+        findings,
+    };
     for event in events {
         walk.step(event.at, &event.what);
     }
@@ -120,11 +145,12 @@ impl Walk<'_> {
                 call,
                 format!("a grant (wait {}) was given, and the next ask has another request_id or attempt", time(grant.wait)),
             ),
-            Now::Again { at: told, lease } => self.next_attempt(at, told, request, same_call, &lease),
+            Now::Again { at: told, lease, .. } => self.next_attempt(at, told, request, same_call, &lease),
             Now::Denied => self.findings.add(Rule::Number(9), "asked again after the denial"),
-            Now::Over { end: End::GivenUp, .. } => self.findings.add(Rule::Step(Step::Verdict), "asked again after GIVE_UP"),
-            Now::Over { end: End::Done, .. } => self.findings.add(Rule::Step(Step::Verdict), "asked again after DONE"),
-            Now::Over { end: End::GivenBack, .. } => self.findings.add(protocol, "asked again for what it had given back"),
+            Now::Over { end, .. } => {
+                let rule = if end == End::GivenBack { protocol } else { Rule::Step(Step::Verdict) };
+                self.findings.add(rule, format!("asked again {}", end.name()));
+            }
             Now::Asked { .. } | Now::Failed | Now::Granted { .. } => {}
         }
         self.attempt = attempt;
@@ -140,6 +166,10 @@ impl Walk<'_> {
         let target = request.target.clone().unwrap_or_default();
         if target.provider != PROVIDER {
             let seen = format!("asked for a slot of the provider `{}`; the job says `{PROVIDER}`", target.provider);
+            self.findings.add(Rule::Step(Step::Ask), seen);
+        }
+        if target.account != self.account && !target.account.contains(SECRET) {
+            let seen = format!("asked for a slot of the account `{}`; the job says `{}`", target.account, self.account);
             self.findings.add(Rule::Step(Step::Ask), seen);
         }
         let mut texts = [("account", &target.account), ("tenant", &request.tenant)].to_vec();
@@ -198,7 +228,7 @@ impl Walk<'_> {
         self.now = match answer {
             Answer::Granted(grant) => Now::Granted { at, grant: grant.clone(), sent: 0 },
             Answer::Queued { ticket, come_back_in } => Now::Queued { at, ticket: ticket.clone(), come_back_in: *come_back_in },
-            Answer::Denied => Now::Denied,
+            Answer::Denied { .. } => Now::Denied,
             Answer::Failed => Now::Failed,
         };
     }
@@ -225,8 +255,7 @@ impl Walk<'_> {
             // Its report, which came too early, was found already.
             Now::Over { sent: 0, .. } => {}
             Now::Over { end, .. } => {
-                let verdict = if end == End::GivenUp { "GIVE_UP" } else { "DONE" };
-                self.findings.add(Rule::Number(1), format!("sent again after the verdict {verdict}"));
+                self.findings.add(Rule::Number(1), format!("sent again {}", end.name()));
             }
         }
     }
@@ -242,9 +271,9 @@ impl Walk<'_> {
             let seen = format!("sent {took} after an answer with wait {wait} and use_within {within}, and did not ask again");
             self.findings.add(Rule::Number(3), seen);
         }
-        if grant.is_shadow && after > AT_ONCE {
-            self.findings
-                .add(Rule::Step(Step::Ask), format!("waited {took}, although the service only watches and said to go at once"));
+        if grant.mode != Mode::Enforce && after > AT_ONCE {
+            let seen = format!("waited {took}, although the service makes nobody wait and said to go at once");
+            self.findings.add(Rule::Step(Step::Ask), seen);
         }
         self.slept(after, grant.wait, "sent the next attempt");
     }
@@ -300,9 +329,16 @@ impl Walk<'_> {
                 self.attempt += 1;
                 Now::Granted { at, grant: grant.clone(), sent: 0 }
             }
-            Said::Verdict(Verdict::Retry | Verdict::FailOver, None) => Now::Again { at, lease },
-            Said::Verdict(Verdict::Done, _) | Said::LeaseUnknown => Now::Over { lease, end: End::Done, sent },
-            Said::Verdict(Verdict::GiveUp, _) => Now::Over { lease, end: End::GivenUp, sent },
+            Said::Verdict(Verdict::Retry | Verdict::FailOver, None)
+            | Said::NotApplied(_, Verdict::Retry | Verdict::FailOver) => Now::Again { at, lease, is_free: false },
+            Said::Verdict(Verdict::Done, _) | Said::NotApplied(_, Verdict::Done) => Now::Over { lease, end: End::Done, sent },
+            Said::Verdict(Verdict::GiveUp, _) | Said::NotApplied(_, Verdict::GiveUp) => {
+                Now::Over { lease, end: End::GivenUp, sent }
+            }
+            Said::NotApplied(_, Verdict::Unspecified) => match self.replied {
+                Some((_, 429 | 503, _)) => Now::Again { at, lease, is_free: true },
+                _ => Now::Over { lease, end: End::Lost, sent },
+            },
             Said::Verdict(Verdict::Unspecified, _) | Said::Failed => return,
         };
     }
@@ -312,7 +348,7 @@ impl Walk<'_> {
             Now::Granted { grant, sent, .. } if *sent > 0 && grant.lease == lease => self
                 .findings
                 .add(Rule::Number(6), "released the lease of a call that was sent: the provider has probably counted it"),
-            Now::Over { lease: ended, end: End::Done | End::GivenUp, sent } if *sent > 0 && ended == lease => {
+            Now::Over { lease: ended, end: End::Done | End::GivenUp | End::Lost, sent } if *sent > 0 && ended == lease => {
                 self.findings.add(Rule::Number(6), "released the lease of a call that was sent and reported")
             }
             Now::Granted { grant, sent: 0, .. } if grant.lease == lease => self.give_back(lease),
@@ -344,7 +380,7 @@ impl Walk<'_> {
                 .findings
                 .add(Rule::Step(Step::Ask), "the job ended while it was in line: it did not come back with its ticket"),
             Now::Failed => self.findings.add(Rule::Number(8), "gave up after one UNAVAILABLE"),
-            Now::Again { .. } => {
+            Now::Again { is_free: false, .. } => {
                 self.findings.add(Rule::Step(Step::Verdict), "the verdict was RETRY, and the next attempt was not asked for")
             }
             _ => {}

@@ -5,6 +5,7 @@
 //! does not reach.
 
 mod asks;
+mod hammer;
 mod reports;
 
 #[cfg(test)]
@@ -133,7 +134,8 @@ fn shared_ids(events: &[Event]) -> Vec<String> {
 /// Judges one situation by its events.
 fn one(situation: &Situation, events: &[&Event], shared: &[String]) -> Judgement {
     let mut findings = Findings::default();
-    asks::check(events, &mut findings);
+    asks::check(situation, events, &mut findings);
+    hammer::check(events, &mut findings);
     reports::check(situation, events, &mut findings);
     let is_shared = |event: &&Event| matches!(&event.what, What::Asked { request, .. } if shared.contains(&request.request_id));
     if events.iter().any(is_shared) {
@@ -160,6 +162,7 @@ fn ending(situation: &Situation, events: &[&Event], findings: &mut Findings) {
     let said = || if outcome == "answered" { format!("answered with {status}") } else { outcome.to_owned() };
     match situation.ends {
         Ends::Answered(expected) if outcome == "answered" && status == expected => {}
+        Ends::Either(expected) if outcome == "answered" && (status == expected || status == 200) => {}
         Ends::Denied if outcome == "denied" => {}
         Ends::Failed if outcome == "failed" => {}
         // An adapter that cannot do it; what else it did wrong is found all the same.
@@ -170,7 +173,7 @@ fn ending(situation: &Situation, events: &[&Event], findings: &mut Findings) {
             Rule::Step(Step::Verdict),
             format!("the call was given up, and its caller got {} in place of the provider's last answer, {expected}", said()),
         ),
-        Ends::Answered(expected) => {
+        Ends::Answered(expected) | Ends::Either(expected) => {
             findings.add(Rule::Step(Step::Job), format!("the provider answered {expected}, and the job ended: {}", said()))
         }
         Ends::Denied => findings.add(Rule::Number(9), format!("the call was denied, and its caller was told: {}", said())),

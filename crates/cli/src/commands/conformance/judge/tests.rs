@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
-use paceline_proto::v1::{AcquireRequest, Header, Outcome, ReportRequest, RetryAsk, Target, Verdict as Said};
+use paceline_proto::v1::{AcquireRequest, Header, Mode, Outcome, ReportRequest, RetryAsk, Target, Verdict as Said};
 
 use super::super::event::{Answer, Event, Granted, Said as Told, Way, What};
-use super::super::script::{Situation, situations};
+use super::super::script::Situation;
+use super::super::situations::situations;
 use super::{Rule, Step, Verdict, judge};
+
+mod lost;
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -34,7 +37,8 @@ impl Story {
     }
 
     fn asks(&mut self, at: u64, change: impl FnOnce(&mut AcquireRequest)) -> &mut Self {
-        let target = Target { provider: "openai".to_owned(), model: self.situation.id.to_owned(), ..Target::default() };
+        let (account, model) = (self.situation.account.to_owned(), self.situation.id.to_owned());
+        let target = Target { provider: "openai".to_owned(), account, model };
         let mut request =
             AcquireRequest { request_id: "call-1".to_owned(), attempt: 1, target: Some(target), ..AcquireRequest::default() };
         change(&mut request);
@@ -99,7 +103,7 @@ impl Story {
 }
 
 fn grant(lease: &str, wait: u64, use_within: u64) -> Granted {
-    Granted { lease: lease.to_owned(), wait: ms(wait), use_within: ms(use_within), is_shadow: false }
+    Granted { lease: lease.to_owned(), wait: ms(wait), use_within: ms(use_within), mode: Mode::Enforce }
 }
 
 fn done() -> Told {
@@ -238,7 +242,7 @@ fn what_is_over_is_not_sent_again() {
     let mut again = Story { events: given_up.events.clone(), situation: given_up.situation.clone(), reports: 1 };
     given_up.ends(7, "answered", 429).is_good();
     again.calls(50, 2, 429).ends(60, "answered", 429);
-    again.breaks(Rule::Number(1), "after the verdict GIVE_UP");
+    again.breaks(Rule::Number(1), "sent again after GIVE_UP");
     let mut hidden = Story {
         events: given_up.events[..given_up.events.len() - 1].to_vec(),
         situation: given_up.situation.clone(),
@@ -247,7 +251,7 @@ fn what_is_over_is_not_sent_again() {
     hidden.ends(7, "failed", 0).breaks(Rule::Step(Step::Verdict), "the provider's last answer, 429");
 
     let mut denied = Story::of("denied");
-    denied.asks(0, |_| {}).at(0, What::Answered(Answer::Denied));
+    denied.asks(0, |_| {}).at(0, What::Answered(Answer::Denied { reason: 1, is_for_ever: false }));
     let before = denied.events.clone();
     denied.ends(1, "denied", 0).is_good();
     let mut sent = Story { events: before, situation: denied.situation.clone(), reports: 0 };
