@@ -4,7 +4,7 @@ import { PATIENCE_MS, Replicas, Unreachable } from "./replicas.js";
 import { type Report, abandoned, failed } from "./report.js";
 import { type Beside, Slot } from "./slot.js";
 import { longestSince, moment, now, sleepUntil } from "./time.js";
-import { type AcquireRequest, type AcquireResponse, type Target, fromMs, toMs } from "./wire.js";
+import { type AcquireRequest, type AcquireResponse, type Target, bare, fromMs, toMs } from "./wire.js";
 
 /** How long the service holds an ask that has a place in line, and one that has none. */
 const HOLD_MS = 10_000;
@@ -222,7 +222,7 @@ export class Limiter {
           continue;
         }
         held = undefined;
-        const reason = denial?.reason.replace("REASON_", "") ?? "UNSPECIFIED";
+        const reason = bare(denial?.reason ?? "REASON_UNSPECIFIED");
         throw new Denied(reason, denial?.detail ?? "", denial?.retryAfter ? toMs(denial.retryAfter) : undefined);
       }
     } finally {

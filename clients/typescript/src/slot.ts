@@ -4,7 +4,7 @@ import type { Begun, Limiter } from "./limiter.js";
 import { type Report, abandoned, toRequest } from "./report.js";
 import { Unreachable } from "./replicas.js";
 import { type Moment, longestSince, now, sleepUntil } from "./time.js";
-import { type Grant, type ReportResponse, type Target, toMs } from "./wire.js";
+import { type Grant, type ReportResponse, type Target, bare, toMs } from "./wire.js";
 
 /** What the service made of a report. */
 export interface Reported {
@@ -118,7 +118,7 @@ export class Slot {
     });
     const reported = { verdict: bare(told.verdict), reason: bare(told.reason), detail: told.detail, applied: told.applied };
     const isUnjudged = reported.verdict === "UNSPECIFIED" && !told.applied;
-    const wasRefused = told.signal?.retryable === true && /THROTTLED|OVERLOADED/.test(told.signal.kind);
+    const wasRefused = told.signal?.retryable === true && /THROTTLED|OVERLOADED/.test(String(told.signal.kind));
     if (!["RETRY", "FAIL_OVER"].includes(reported.verdict) && !(isUnjudged && wasRefused)) return reported;
     if (!isPaced) {
       const wait = waitMs(report, this.attempt);
@@ -190,8 +190,4 @@ function judgeAlone(report: Report, attempt: number): ReportResponse {
   const verdict = report.moreFollows ? "UNSPECIFIED" : isOk ? "DONE" : isRefused(report) && waitMs(report, attempt) !== undefined ? "RETRY" : "GIVE_UP";
   const detail = verdict === "GIVE_UP" ? "no service judged it; sent as often as an SDK would" : "";
   return { applied: true, verdict, reason: "", detail, signal: null, next: null };
-}
-
-function bare(name: string): string {
-  return name.replace(/^(VERDICT|REASON)_/, "");
 }

@@ -47,7 +47,7 @@ export interface Grant {
 export interface AcquireResponse {
   grant?: Grant;
   queued?: { ticket: Uint8Array; comeBackIn: Duration | null };
-  denial?: { reason: string; retryAfter: Duration | null; detail: string };
+  denial?: { reason: string | number; retryAfter: Duration | null; detail: string };
   mode: string;
 }
 
@@ -67,10 +67,10 @@ export interface ReportRequest {
 
 export interface ReportResponse {
   applied: boolean;
-  verdict: string;
-  reason: string;
+  verdict: string | number;
+  reason: string | number;
   detail: string;
-  signal: { retryAfter: Duration | null; retryable: boolean; kind: string } | null;
+  signal: { retryAfter: Duration | null; retryable: boolean; kind: string | number } | null;
   next: AcquireResponse | null;
 }
 
@@ -195,4 +195,9 @@ export function fromMs(ms: number): Duration {
   const whole = Math.min(Math.max(0, ms), 2 ** 31 * 1000);
   const seconds = Math.floor(whole / 1000);
   return { seconds, nanos: Math.floor((whole - seconds * 1000) * 1e6) };
+}
+
+/** A word of the contract without the name of what it is one of; one that only a newer service has (a number here) says nothing. */
+export function bare(word: string | number): string {
+  return typeof word === "string" ? word.replace(/^(VERDICT|REASON)_/, "") : "UNSPECIFIED";
 }

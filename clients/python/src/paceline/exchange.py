@@ -93,6 +93,8 @@ class Exchange:
     session: Session | None = None
     cid = 0
     tried: tuple[str, ...] = ()
+    rounds = 0
+    """How often all replicas have said that they are not there."""
     began = 0.0
     """When it was first given to the engine."""
     said_at = 0.0

@@ -50,7 +50,7 @@ Examples:
   # For a program
   paceline conformance --json --worker python3 adapter.py
 
-A worker is led through some forty situations: waits, lines, denials, refusals, streams, lost answers. How to
+A worker is led through fifty situations: waits, lines, denials, refusals, streams, lost answers. How to
 write the twenty lines that fetch jobs for your client: docs/conformance.md. The exit status is 0 when every
 situation was seen and nothing was wrong.";
 

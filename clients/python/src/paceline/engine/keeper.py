@@ -21,6 +21,7 @@ from paceline.engine.replicas import Replica, Replicas
 from paceline.engine.session import Session, Wakes, finish, wake
 from paceline.exchange import ASK, RENEW, Exchange
 from paceline.steps import LONG_WAIT, tell_of_wait
+from paceline.timing import pause
 
 if TYPE_CHECKING:
     from paceline.engine.engine import Engine
@@ -80,13 +81,14 @@ class Keeper:
         next_tick = 0.0
         while not self.engine.is_over:
             try:
-                what, about = inbox.get(timeout=max(min(next_tick, self._next_turn()) - time.monotonic(), 0.0))
+                what, about = inbox.get(timeout=max(min(next_tick, self._next_due()) - time.monotonic(), 0.0))
                 self._do(what, *about)
             except queue.Empty:
                 pass
             now = time.monotonic()
-            if self._turns and self._next_turn() <= now:
+            if self._next_due() <= now:
                 self._do(self._tick_turns, now)
+                self._do(self._tick_later, now)
             if now >= next_tick:
                 self._do(self._tick, now)
                 next_tick = now + (TICK if self._is_busy() else IDLE_TICK)
@@ -184,7 +186,18 @@ class Keeper:
             return
         if by not in exchange.tried:
             exchange.tried += (by,)
-        self.place(exchange)
+        if self._is_any_left(exchange):
+            self.place(exchange)
+        elif self._is_impatient(exchange, now):
+            self._nobody(exchange)
+        else:
+            # All of them have said so: the next round is later, and the one after it later still.
+            exchange.rounds += 1
+            self._later.append((now + pause(exchange.rounds, random.random()), exchange))
+
+    def _is_any_left(self, exchange: Exchange) -> bool:
+        """Whether some replica that is there has not been tried in this round."""
+        return any(not replica.is_down and replica.name not in exchange.tried for replica in self.replicas.known)
 
     # What the clock says.
 
@@ -196,13 +209,16 @@ class Keeper:
         for exchange in [e for e in self._unplaced if self._is_impatient(e, now)]:
             self._unplaced.remove(exchange)
             self._nobody(exchange)
+        self._tick_later(now)
+        self._tick_turns(now)
+        if self._is_busy() and self._finder.is_due(now):
+            self._finder.find(lambda found: self.engine.tell_keeper(self._found, found))
+
+    def _tick_later(self, now: float) -> None:
         due = [exchange for when, exchange in self._later if when <= now]
         self._later = [(when, exchange) for when, exchange in self._later if when > now]
         for exchange in due:
             self.place(exchange)
-        self._tick_turns(now)
-        if self._is_busy() and self._finder.is_due(now):
-            self._finder.find(lambda found: self.engine.tell_keeper(self._found, found))
 
     def _tick_turns(self, now: float) -> None:
         for turn in [turn for turn in self._turns if turn.until <= now or turn.abandoned]:
@@ -365,8 +381,9 @@ class Keeper:
             self.place(twin)
         return True
 
-    def _next_turn(self) -> float:
-        return min((turn.until for turn in self._turns), default=float("inf"))
+    def _next_due(self) -> float:
+        dues = [turn.until for turn in self._turns] + [when for when, _ in self._later]
+        return min(dues, default=float("inf"))
 
     def _is_busy(self) -> bool:
         if self._unplaced or self._later or self._turns or self.replicas.silent_since is not None:
