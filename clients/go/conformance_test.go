@@ -29,10 +29,48 @@ func TestMain(m *testing.M) {
 }
 
 func TestTheConformanceKitFindsNothingWrong(t *testing.T) {
-	command := exec.Command(os.Getenv("PACELINE_BIN"), "conformance", "--worker", os.Args[0])
-	if said, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
+	binary := os.Getenv("PACELINE_BIN")
+	command := exec.Command(binary, "conformance", "--json", "--worker", os.Args[0])
+	var told, beside bytes.Buffer
+	command.Stdout, command.Stderr = &told, &beside
+	failed := command.Run()
+	var found struct {
+		Situations []struct {
+			ID string `json:"id"`
+		} `json:"situations"`
 	}
+	if err := json.Unmarshal(told.Bytes(), &found); err != nil {
+		t.Fatalf("%s conformance told nothing: %v\n%s", binary, failed, beside.Bytes())
+	}
+	known := map[string]bool{}
+	for _, one := range found.Situations {
+		known[one.ID] = true
+	}
+	for _, name := range situationsOfTheManual(t) {
+		if !known[name] {
+			t.Errorf("%s does not know %s, which docs/conformance.md has: it is old, build it again", binary, name)
+		}
+	}
+	if failed != nil {
+		t.Fatalf("%v\n%s", failed, told.Bytes())
+	}
+}
+
+// situationsOfTheManual are the names in its tables of three columns; `check` says where it is.
+func situationsOfTheManual(t *testing.T) []string {
+	manual, err := os.ReadFile(os.Getenv("PACELINE_MANUAL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| [^|]+ \\| [^|]+ \\|$")
+	var names []string
+	for _, found := range row.FindAllSubmatch(manual, -1) {
+		names = append(names, string(found[1]))
+	}
+	if len(names) == 0 {
+		t.Fatal("docs/conformance.md has no table of situations")
+	}
+	return names
 }
 
 type job struct {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from paceline.slots import LimiterView
 
 __all__ = ["wrap"]
 
@@ -16,7 +19,7 @@ def wrap(
     provider: str | None = None,
     account: str | None = None,
     hosts: Mapping[str, str] | None = None,
-    limiter: Any = None,
+    limiter: LimiterView | None = None,
 ) -> C:
     """A client like the given one, which stays as it is; what the new one sends goes through Paceline.
 

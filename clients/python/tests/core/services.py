@@ -1,4 +1,4 @@
-"""A real service in a process of its own, and how to wait for what it does."""
+"""A real service in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,21 +7,12 @@ import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
+from under_test import binary, eventually
 
-
-def binary() -> Path:
-    """The program under test: from PACELINE_BIN, else as `cargo build` leaves it."""
-    root = Path(__file__).resolve().parents[4]
-    path = Path(os.environ.get("PACELINE_BIN", root / "target" / "debug" / "paceline"))
-    if not path.exists():
-        pytest.fail(f"{path} does not exist: run `cargo build --package paceline`, or set PACELINE_BIN")
-    return path
+__all__ = ["Service", "eventually"]
 
 
 class Service:
@@ -73,11 +64,3 @@ class Service:
         self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
-
-
-def eventually(holds: Callable[[], bool], within: float = 10.0) -> None:
-    """Waits until something holds; the bound is generous, since machines are busy."""
-    ends = time.monotonic() + within
-    while not holds():
-        assert time.monotonic() < ends, "it never held"
-        time.sleep(0.02)

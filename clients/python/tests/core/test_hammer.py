@@ -23,18 +23,20 @@ providers:
     models:
       "*": {limits: {requests: 60000/min}, concurrency: 8, start_level: full}
 """
-ASK = Ask("mine", model="m", max_wait=5.0, run_time=4.0)
 
 
 @pytest.mark.parametrize("breaks", [False, True])
 def test_nothing_hangs_and_nothing_stays_held(serve: Callable[..., Service], breaks: bool) -> None:
     service = serve(NARROW)
+    # Where streams break, what the service reads of one only after it broke, and after all was given back on the next one, nobody
+    # hears of: that ends by itself. Else nothing may be left to end so.
+    work_of = Ask("mine", model="m", max_wait=5.0, run_time=4.0 if breaks else 300.0)
     ends = time.monotonic() + 4.0
     seen: Counter[str] = Counter()
 
     async def impatient(limiter: paceline.aio.Limiter) -> None:
         async def call() -> None:
-            async with limiter.slot(ASK) as slot:
+            async with limiter.slot(work_of) as slot:
                 seen[slot.path] += 1
                 if random.random() < 0.3:
                     await asyncio.sleep(random.random() * 0.02)
@@ -53,7 +55,7 @@ def test_nothing_hangs_and_nothing_stays_held(serve: Callable[..., Service], bre
         limiter = paceline.Limiter(service.addr)
         while time.monotonic() < ends:
             try:
-                for attempt in limiter.attempts(ASK):
+                for attempt in limiter.attempts(work_of):
                     with attempt as slot:
                         seen[slot.path] += 1
                         slot.result(Response(200))
@@ -76,7 +78,4 @@ def test_nothing_hangs_and_nothing_stays_held(serve: Callable[..., Service], bre
     assert seen["served"] > 20
     assert seen["TimeoutError"] > 0
     assert paceline.flush(10.0)
-    # At once, and not when leases and places have run out; but what the service read from a stream only after it broke, and after
-    # all was given back on the next one, nobody hears of: it ends by itself.
-    within = 15.0 if breaks else 3.0
-    eventually(lambda: service.scope("mine")["in_flight"] == 0 and service.scope("mine")["waiting"] == 0, within)
+    eventually(lambda: service.scope("mine")["in_flight"] == 0 and service.scope("mine")["waiting"] == 0)

@@ -10,6 +10,23 @@ import pytest
 from programs import Program
 
 
+@pytest.fixture(scope="module")
+def service() -> Iterator[Program]:
+    """A service without a configuration, for all tests of a file."""
+    program = Program("serve", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    yield program
+    program.stop()
+
+
+@pytest.fixture
+def account(service: Program, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """Each test has a quota of its own at it, and a process that asks there."""
+    name = request.node.name[:60].replace("[", "-").replace("]", "")
+    monkeypatch.setenv("PACELINE_ADDR", service.grpc)
+    monkeypatch.setenv("PACELINE_ACCOUNT", name)
+    return str(name)
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
     """Starts programs: `start("mock-provider", "--limit", ...)`, `start("serve", config="...")`."""

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
 import urllib.request
-from pathlib import Path
 from typing import Any
 
-import pytest
+from under_test import ROOT, binary
 
-ROOT = Path(__file__).resolve().parents[4]
-
-
-def binary() -> Path:
-    """The program under test: from PACELINE_BIN, else as `cargo build` leaves it."""
-    path = Path(os.environ.get("PACELINE_BIN", ROOT / "target" / "debug" / "paceline"))
-    if not path.exists():
-        pytest.fail(f"{path} does not exist: run `cargo build --package paceline`, or set PACELINE_BIN")
-    return path
+__all__ = ["ROOT", "Program", "binary"]
 
 
 class Program:

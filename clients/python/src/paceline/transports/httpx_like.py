@@ -6,7 +6,7 @@ nothing of either module, since both ask of a transport only its methods.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -154,8 +154,61 @@ def _seen(request: Any) -> Seen:
     return Seen(request.method, str(request.url), header_map(request.headers.multi_items()), body)
 
 
+class _Watched:
+    """A stream that is read along; the tail settles when it is collected, too."""
+
+    def __init__(self, inner: Any, tail: Tail) -> None:
+        self._inner = inner
+        self._tail = tail
+        tail.watch(self)
+
+
+@lru_cache(maxsize=2)
+def _watched_stream(module: Any) -> Any:
+    """The class of a stream that is read along; clients insist that it derives from their own."""
+
+    class Watched(_Watched, module.SyncByteStream):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[bytes]:
+            return self._tail.along(self._inner)
+
+        def close(self) -> None:
+            try:
+                self._inner.close()
+            finally:
+                self._tail.settle("left")
+
+    return Watched
+
+
+@lru_cache(maxsize=2)
+def _watched_async_stream(module: Any) -> Any:
+    """The same for asyncio."""
+
+    class Watched(_Watched, module.AsyncByteStream):  # type: ignore[misc]
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            try:
+                async for piece in self._inner:
+                    self._tail.feed(piece)
+                    yield piece
+            except Exception:
+                self._tail.settle("cut")
+                raise
+            self._tail.settle("end")
+
+        async def aclose(self) -> None:
+            try:
+                await self._inner.aclose()
+            finally:
+                self._tail.settle("left")
+
+    return Watched
+
+
 class _PortBase:
     """What both ports do alike."""
+
+    _watching: Callable[[Any], Any]
+    """The class of a stream that is read along."""
 
     def __init__(self, module: ModuleType, request: Any, send: Any, replayable: bool, stream: bool) -> None:
         self._module = module
@@ -179,6 +232,13 @@ class _PortBase:
             stream=self._module.ByteStream(body),
             extensions=answer.extensions,
         )
+
+    def watched(self, answer: Any, tail: Tail, extra: Pairs) -> Any:
+        """The answer with a stream that is read along."""
+        tail.begins(answer.headers.get("content-type", ""), answer.headers.get("content-encoding", ""))
+        answer.stream = self._watching(self._module)(answer.stream, tail)
+        answer.headers.update(dict(extra))
+        return answer
 
     def made(self, status: int, headers: Pairs, body: bytes) -> Any:
         """An answer of our own."""
@@ -210,6 +270,8 @@ class _PortBase:
 class _BlockingPort(_PortBase):
     """Coroutines that never suspend."""
 
+    _watching = staticmethod(_watched_stream)
+
     async def send(self) -> Any:
         """Sends it."""
         return self._send(self._request)
@@ -223,16 +285,11 @@ class _BlockingPort(_PortBase):
             raise
         return body
 
-    def watched(self, answer: Any, tail: Tail, extra: Pairs) -> Any:
-        """The answer with a stream that is read along."""
-        tail.begins(answer.headers.get("content-type", ""), answer.headers.get("content-encoding", ""))
-        answer.stream = _watched_stream(self._module)(answer.stream, tail)
-        answer.headers.update(dict(extra))
-        return answer
-
 
 class _AwaitingPort(_PortBase):
     """Coroutines that await."""
+
+    _watching = staticmethod(_watched_async_stream)
 
     async def send(self) -> Any:
         """Sends it."""
@@ -246,71 +303,3 @@ class _AwaitingPort(_PortBase):
             await answer.aclose()
             raise
         return body
-
-    def watched(self, answer: Any, tail: Tail, extra: Pairs) -> Any:
-        """The answer with a stream that is read along."""
-        tail.begins(answer.headers.get("content-type", ""), answer.headers.get("content-encoding", ""))
-        answer.stream = _watched_async_stream(self._module)(answer.stream, tail)
-        answer.headers.update(dict(extra))
-        return answer
-
-
-@lru_cache(maxsize=2)
-def _watched_stream(module: Any) -> Any:
-    """The class of a stream that is read along; clients insist that it derives from their own."""
-
-    class Watched(module.SyncByteStream):  # type: ignore[misc]
-        def __init__(self, inner: Any, tail: Any) -> None:
-            self._inner = inner
-            self._tail = tail
-            tail.watch(self)
-
-        def __iter__(self) -> Iterator[bytes]:
-            ending: Any = "left"
-            try:
-                for piece in self._inner:
-                    self._tail.feed(piece)
-                    yield piece
-                ending = "end"
-            except Exception:
-                ending = "cut"
-                raise
-            finally:
-                self._tail.settle(ending)
-
-        def close(self) -> None:
-            try:
-                self._inner.close()
-            finally:
-                self._tail.settle("left")
-
-    return Watched
-
-
-@lru_cache(maxsize=2)
-def _watched_async_stream(module: Any) -> Any:
-    """The same for asyncio."""
-
-    class Watched(module.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, inner: Any, tail: Any) -> None:
-            self._inner = inner
-            self._tail = tail
-            tail.watch(self)
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            try:
-                async for piece in self._inner:
-                    self._tail.feed(piece)
-                    yield piece
-            except Exception:
-                self._tail.settle("cut")
-                raise
-            self._tail.settle("end")
-
-        async def aclose(self) -> None:
-            try:
-                await self._inner.aclose()
-            finally:
-                self._tail.settle("left")
-
-    return Watched

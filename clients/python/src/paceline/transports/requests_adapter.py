@@ -193,7 +193,7 @@ def _never_connected(error: BaseException) -> bool:
 class _WatchedRaw:
     """A raw answer that is read along, and settles however its reader ends."""
 
-    def __init__(self, raw: Any, tail: Any) -> None:
+    def __init__(self, raw: Any, tail: Tail) -> None:
         self._raw = raw
         self._tail = tail
         tail.watch(self)
@@ -203,17 +203,7 @@ class _WatchedRaw:
 
     def stream(self, *args: Any, **options: Any) -> Iterator[bytes]:
         """What `iter_content` and `content` read by."""
-        ending: Any = "left"
-        try:
-            for piece in self._raw.stream(*args, **options):
-                self._tail.feed(piece)
-                yield piece
-            ending = "end"
-        except Exception:
-            ending = "cut"
-            raise
-        finally:
-            self._tail.settle(ending)
+        return self._tail.along(self._raw.stream(*args, **options))
 
     def read(self, *args: Any, **options: Any) -> bytes:
         """What those read by who use `raw` themselves."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from paceline.outcomes import Abandoned, Outcome, Response, TimedOut
@@ -61,6 +62,20 @@ class Tail:
         except Exception:
             log.debug("a stream cannot be read along", exc_info=True)
             self._meter = None
+
+    def along(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Passes on what its reader reads, and settles however that ends."""
+        ending: Ending = "left"
+        try:
+            for piece in pieces:
+                self.feed(piece)
+                yield piece
+            ending = "end"
+        except Exception:
+            ending = "cut"
+            raise
+        finally:
+            self.settle(ending)
 
     def settle(self, ending: Ending) -> None:
         """Reports how it ended, without waiting for anything; the second time nothing happens."""

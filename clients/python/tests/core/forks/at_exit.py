@@ -10,25 +10,39 @@ import threading
 import time
 
 import paceline
+from paceline.engine import engine_for
 
 addr, how = sys.argv[1:]
 limiter = paceline.Limiter(addr)
 ask = paceline.Ask("mine", model="m")
 held = limiter.begin(ask).acquire()
 keep = [held]
+
+
+def interrupt() -> None:
+    """As Ctrl-C does."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def until_one_waits() -> None:
+    """Returns when a call of this process has its place in line."""
+    while not any(session.held for session in engine_for(limiter.addrs).routes.values()):
+        time.sleep(0.01)
+
+
 if how == "sent":
     held.sent()
 elif how == "waiting":
     waiting = threading.Thread(target=lambda: limiter.begin(ask).acquire(), daemon=True)
     waiting.start()
-    time.sleep(0.5)
+    until_one_waits()
 elif how == "interrupted":
-    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     held.settle(paceline.Response(200))
     with limiter.slot(ask):
+        interrupt()
         time.sleep(30)
 elif how == "interrupted-waiting":
-    threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    threading.Thread(target=lambda: (until_one_waits(), interrupt()), daemon=True).start()
     limiter.begin(ask).acquire()
     raise SystemExit("the line was to be interrupted")
 elif how == "loop":
@@ -36,7 +50,7 @@ elif how == "loop":
 
     async def main() -> None:
         async with paceline.aio.Limiter(addr).slot(ask):
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupt()
             await asyncio.sleep(30)
 
     asyncio.run(main())
