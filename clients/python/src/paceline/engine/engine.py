@@ -208,11 +208,22 @@ class Engine:
 
     def flush(self, ends: float) -> bool:
         """Waits until all that was said is answered, or there is nobody to answer, or the time is over. Whether it is."""
-        while self._is_started and self.keeper.is_anything_open():
+        while self._is_started and not self._is_all_said(ends):
             if self.away_since(time.monotonic()) is not None or time.monotonic() >= ends:
                 return False
             time.sleep(0.002)
         return True
+
+    def _is_all_said(self, ends: float) -> bool:
+        """Whether nothing is open, also of what the keeper has just taken in hand, which is nowhere to be seen."""
+        keeper = self.keeper
+        return not keeper.is_anything_open() and self._keeper_is_through(ends) and not keeper.is_anything_open()
+
+    def _keeper_is_through(self, ends: float) -> bool:
+        """Waits until the keeper has done all that it was told."""
+        is_through = threading.Event()
+        self.tell_keeper(is_through.set)
+        return is_through.wait(max(ends - time.monotonic(), 0.0))
 
     def end(self) -> None:
         """Nothing is said any more."""
