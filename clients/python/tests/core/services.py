@@ -12,7 +12,22 @@ from typing import Any
 
 from under_test import binary, eventually
 
-__all__ = ["Service", "eventually"]
+__all__ = ["FAST", "ONE_AT_A_TIME", "Service", "eventually"]
+
+ONE_AT_A_TIME = """
+providers:
+  mine:
+    dialect: generic
+    models:
+      "*": {limits: {requests: 6000/min}, concurrency: 1, start_level: full}
+"""
+FAST = """
+providers:
+  mine:
+    dialect: generic
+    models:
+      "*": {limits: {requests: 600000/min}, start_level: full}
+"""
 
 
 class Service:

@@ -11,27 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from services import Service, eventually
+from services import FAST, ONE_AT_A_TIME, Service, eventually
 
 import paceline
 from paceline import Ask, Response
 from paceline.engine import discovery, engine_for
 from paceline.engine.rendezvous import replica_for
 
-ONE_AT_A_TIME = """
-providers:
-  mine:
-    dialect: generic
-    models:
-      "*": {limits: {requests: 6000/min}, concurrency: 1, start_level: full}
-"""
-FAST = """
-providers:
-  mine:
-    dialect: generic
-    models:
-      "*": {limits: {requests: 600000/min}, start_level: full}
-"""
 # For what takes a moment on a quiet machine.
 GENEROUS = 60.0
 
@@ -46,16 +32,22 @@ def free_addr() -> str:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
+def one_in_line(limiter: paceline.Limiter, service: Service) -> tuple[threading.Thread, list[Any]]:
+    """A thread whose call has its place in line, and where its slot will be."""
+    got: list[Any] = []
+    waiting = threading.Thread(target=lambda: got.append(limiter.begin(ask()).acquire()))
+    waiting.start()
+    eventually(lambda: service.scope("mine")["waiting"] == 1)
+    return waiting, got
+
+
 def test_held_calls_survive_a_restart(serve: Callable[..., Service]) -> None:
     service = serve(ONE_AT_A_TIME)
     limiter = paceline.Limiter(service.addr)
     call = limiter.begin(ask())
     slot = call.acquire()
     slot.sent()
-    got: list[Any] = []
-    waiting = threading.Thread(target=lambda: got.append(limiter.begin(ask()).acquire()))
-    waiting.start()
-    eventually(lambda: service.scope("mine")["waiting"] == 1)
+    waiting, got = one_in_line(limiter, service)
     service.stop()
     serve(ONE_AT_A_TIME, service.addr)
     # The service that restarted does not know the lease; what is reported is read all the same.
@@ -224,10 +216,7 @@ def test_a_service_that_leaves_hands_its_calls_on(serve: Callable[..., Service])
     own = replica_for("mine", "", services)
     assert own is not None
     first = limiter.begin(ask()).acquire()
-    got: list[Any] = []
-    waiting = threading.Thread(target=lambda: got.append(limiter.begin(ask()).acquire()))
-    waiting.start()
-    eventually(lambda: services[own].scope("mine")["waiting"] == 1)
+    waiting, got = one_in_line(limiter, services[own])
     services[own].process.terminate()
     waiting.join(timeout=GENEROUS)
     assert [one.path for one in got] == ["served"], "the other one gives it, which knows nothing of the first"
@@ -241,10 +230,7 @@ def test_who_waits_in_line_at_one_that_hangs_goes_on_elsewhere(serve: Callable[.
     own = replica_for("mine", "", services)
     assert own is not None
     first = limiter.begin(ask()).acquire()
-    got: list[Any] = []
-    waiting = threading.Thread(target=lambda: got.append(limiter.begin(ask()).acquire()))
-    waiting.start()
-    eventually(lambda: services[own].scope("mine")["waiting"] == 1)
+    waiting, got = one_in_line(limiter, services[own])
     services[own].freeze()
     try:
         # Nothing is said while it waits: only a ping finds out.

@@ -9,28 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from services import Service, eventually
+from services import FAST, ONE_AT_A_TIME, Service, eventually
 
 import paceline
 from paceline import Abandoned, Ask, ConnectionFailed, Denied, Reason, Response, Verdict
-
-ONE_AT_A_TIME = """
-providers:
-  mine:
-    dialect: generic
-    models:
-      "*":
-        limits: {requests: 6000/min}
-        concurrency: 1
-        start_level: full
-"""
-FAST = """
-providers:
-  mine:
-    dialect: generic
-    models:
-      "*": {limits: {requests: 600000/min}, start_level: full}
-"""
 
 
 def in_flight(service: Service) -> int:
