@@ -9,7 +9,7 @@ from pathlib import Path
 
 from boards import fleet, providers, scope, service, shadow, tenant
 from boards.build import file_name, names, queries, shown, written
-from boards.catalogue import filled, is_there
+from boards.catalogue import filled, is_there, labels_of
 from boards.model import Board, Note
 from boards.promql import findings
 
@@ -19,7 +19,12 @@ FOLDER = Path(__file__).resolve().parents[1] / "dashboards"
 def boards() -> list[Board]:
     """Every dashboard that has something to show."""
     every = [one.board() for one in (fleet, scope, providers, shadow, tenant, service)]
-    return [one for one in every if shown(one)]
+    return [one for one in every if has_what_it_needs(one) and shown(one)]
+
+
+def has_what_it_needs(board: Board) -> bool:
+    """Whether the label that a dashboard is about is exported."""
+    return board.needs is None or board.needs[1] in (labels_of(board.needs[0]) or ())
 
 
 def expressions(board: Board) -> Iterator[tuple[str, str]]:

@@ -24,6 +24,13 @@ from boards.model import Bars, Board, Event, Lines, Note, Number, Panel, Query, 
 DATASOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 # Asked of every dashboard: which of several installations of Paceline.
 PLACES = [Variable("namespace", "paceline_build_info"), Variable("job", "paceline_build_info")]
+SHOWS = {
+    "value": kinds.BigValueTextMode.VALUE,
+    "name": kinds.BigValueTextMode.NAME,
+    "both": kinds.BigValueTextMode.VALUE_AND_NAME,
+}
+# Grafana's own default turns red at 80, whatever is shown.
+PLAIN: list[Threshold] = [(None, "text")]
 AnyPanel = timeseries.Panel | stat.Panel | bargauge.Panel | table.Panel | text.Panel
 
 
@@ -165,8 +172,7 @@ def _panel(panel: Panel, variables: list[str]) -> AnyPanel:
     made.unit(panel.unit).no_value(panel.empty)
     if panel.decimals is not None:
         made.decimals(panel.decimals)
-    if panel.thresholds:
-        made.thresholds(_thresholds(panel.thresholds))
+    made.thresholds(_thresholds(panel.thresholds or PLAIN))
     for name, colour in panel.colours.items():
         made.override_by_name(name, [models.DynamicConfigValue("color", {"mode": "fixed", "fixedColor": colour})])
     for title, url in panel.links:
@@ -181,7 +187,7 @@ def _query(query: Query, ref: str, panel: Panel, variables: list[str]) -> promet
     if isinstance(panel, Table):
         return made.instant().format(PromQueryFormat.TABLE)
     made = made.format(PromQueryFormat.TIME_SERIES).legend_format(query.legend or "__auto")
-    is_instant = isinstance(panel, Bars) or (isinstance(panel, Number) and not panel.has_graph)
+    is_instant = isinstance(panel, Bars | Number)
     return made.instant() if is_instant else made.range()
 
 
@@ -200,17 +206,25 @@ def _lines(panel: Lines) -> timeseries.Panel:
         timeseries.Panel()
         .legend(legend)
         .tooltip(common.VizTooltipOptions().mode(kinds.TooltipDisplayMode.MULTI).sort(sort))
-        .line_width(1 if panel.is_stacked else 2)
-        .fill_opacity(70 if panel.is_stacked else 8)
+        .line_width(0 if panel.is_stacked or panel.is_bars else 2)
+        .fill_opacity(75 if panel.is_stacked or panel.is_bars else 8)
         .show_points(kinds.VisibilityMode.NEVER)
         .span_nulls(False)
     )
+    made.color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC))
     if panel.is_stacked:
         made.stacking(common.StackingConfig().mode(kinds.StackingMode.NORMAL).group("A"))
     if panel.is_stepped:
         made.line_interpolation(kinds.LineInterpolation.STEP_AFTER)
+    if panel.is_bars:
+        made.draw_style(kinds.GraphDrawStyle.BARS).bar_alignment(kinds.BarAlignment.CENTER)
+    if panel.is_log:
+        made.scale_distribution(common.ScaleDistributionConfig().type(kinds.ScaleDistribution.LOG).log(10))
     if panel.axis:
         made.axis_label(panel.axis)
+    if panel.dashed:
+        dash = models.DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [6, 6]})
+        made.override_by_regexp(f"^{panel.dashed}.*", [dash])
     if panel.thresholds:
         made.thresholds_style(common.GraphThresholdsStyleConfig().mode(kinds.GraphThresholdsStyleMode.DASHED))
     if panel.least is not None:
@@ -228,12 +242,14 @@ def _number(panel: Number) -> stat.Panel:
     made = (
         stat.Panel()
         .reduce_options(_reduced())
-        .graph_mode(kinds.BigValueGraphMode.AREA if panel.has_graph else kinds.BigValueGraphMode.NONE)
+        .graph_mode(kinds.BigValueGraphMode.NONE)
         .color_mode(kinds.BigValueColorMode.BACKGROUND_SOLID if panel.thresholds else kinds.BigValueColorMode.VALUE)
-        .text_mode(kinds.BigValueTextMode.VALUE_AND_NAME if panel.has_names else kinds.BigValueTextMode.VALUE)
+        .text_mode(SHOWS[panel.shows])
         .justify_mode(kinds.BigValueJustifyMode.AUTO)
         .orientation(kinds.VizOrientation.AUTO)
     )
+    if panel.size is not None:
+        made.text(common.VizTextDisplayOptions().value_size(panel.size).title_size(max(12, panel.size // 2)))
     if panel.words:
         options = {_key(value): models.ValueMappingResult(text=word) for value, word in panel.words.items()}
         made.mappings([models.ValueMap(options=options)])
@@ -263,7 +279,7 @@ def _bars(panel: Bars) -> bargauge.Panel:
 
 def _table(panel: Table) -> table.Panel:
     present = queries(panel)
-    made = table.Panel().show_header(True).cell_height(kinds.TableCellHeight.SM)
+    made = table.Panel().show_header(True).cell_height(kinds.TableCellHeight.SM).min_width(60)
     made.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
     renames = {f"Value #{ref}": query.legend for ref, query in zip(string.ascii_uppercase, present, strict=False)}
     if len(present) == 1:
@@ -275,6 +291,9 @@ def _table(panel: Table) -> table.Panel:
     shown_columns = {query.legend for query in present} | set(panel.keys)
     if panel.sort_by in shown_columns:
         made.sort_by([common.TableSortByFieldState().display_name(panel.sort_by).desc(panel.is_descending)])
+    # Without it a cell without a value says what is meant for a table without rows.
+    for query in present:
+        made.override_by_name(query.legend, [models.DynamicConfigValue("noValue", "-")])
     for column in panel.columns:
         if column.name not in shown_columns:
             continue

@@ -22,11 +22,11 @@ from boards.model import (
     Table,
 )
 from boards.parts import (
-    ALERTS,
     EVENTS,
     SCOPE,
     by_class,
     denied_share,
+    firing,
     rate,
     refused_share,
     share,
@@ -62,13 +62,14 @@ def _banner() -> list[Panel]:
     switched = 'sum(max by (provider, account, kind) (paceline_override_active{kind!="pause"})) or vector(0)'
     return [
         Number(
-            title="Alerts",
-            asks="How many alerts of Paceline fire now?",
-            act="Red: open the alert and its runbook; the runbook `first-five-minutes` says where to start.",
-            queries=[Query(f"count({ALERTS}) or vector(0)")],
-            width=3,
-            thresholds=steps((1, RED)),
-            words={0: "none"},
+            title="Alerts that fire",
+            asks="Which alerts of Paceline fire now? Red: page. Yellow: inform.",
+            act="Open the runbook of the same name; `first-five-minutes` says where to start.",
+            queries=[Query(firing(), "{{alertname}}")],
+            width=6,
+            shows="name",
+            thresholds=[(None, YELLOW), (2, RED)],
+            empty="none",
         ),
         Number(
             title="Mode",
@@ -78,10 +79,11 @@ def _banner() -> list[Panel]:
                 Query(f'avg(max by (provider, account) (paceline_mode{{mode="{mode}"}}))', mode)
                 for mode in ("enforce", "shadow", "off")
             ],
-            width=6,
+            width=5,
             unit="percentunit",
             decimals=0,
-            has_names=True,
+            shows="both",
+            size=28,
             thresholds=[(None, GREEN)],
             by_series={
                 "enforce": [(None, BLUE), (0.999, GREEN)],
@@ -91,12 +93,11 @@ def _banner() -> list[Panel]:
             empty="No account has been used yet.",
         ),
         Number(
-            title="Decided without the store",
+            title="Without Redis",
             asks="How many scopes does some replica decide without Redis, with its part of each limit or not at all?",
             act="Red: Redis does not answer a replica. Runbook `degraded`.",
             queries=[Query("sum(max by (provider) (paceline_degraded)) or vector(0)")],
-            width=4,
-            unit="short",
+            width=3,
             thresholds=steps((1, RED)),
             words={0: "none"},
         ),
@@ -119,11 +120,11 @@ def _banner() -> list[Panel]:
             words={0: "none"},
         ),
         Number(
-            title="Configurations",
+            title="Configs",
             asks="How many different configurations do replicas run?",
             act="Orange: replicas differ. A rollout ends within a minute; else runbook `config-differs`.",
             queries=[Query("count(count by (hash) (paceline_config_hash_info))")],
-            width=3,
+            width=2,
             thresholds=[(None, GREEN), (2, ORANGE)],
             words={1: "one"},
             empty="No replica is scraped.",
@@ -161,6 +162,8 @@ def _served() -> list[Panel]:
             asks="How long do all but the slowest one in a hundred wait for their slot? Read from buckets: off by less than 2x.",
             act="Long for `batch` is what pacing does. Long for `interactive`: look below for what it waits for.",
             queries=[Query(waited(0.99), "{{priority}}")],
+            is_log=True,
+            least=0.01,
             width=5,
             unit="s",
             colours=CLASSES,
@@ -239,7 +242,8 @@ def _waiting() -> list[Panel]:
             queries=[Query(by_class("sum by (priority) (paceline_queue_depth)"), "{{priority}}")],
             width=4,
             height=5,
-            has_names=True,
+            shows="both",
+            size=20,
             colours=CLASSES,
         ),
         Number(
@@ -249,9 +253,11 @@ def _waiting() -> list[Panel]:
             queries=[Query(by_class("max by (priority) (paceline_oldest_wait_seconds)"), "{{priority}}")],
             width=4,
             height=5,
-            has_names=True,
+            shows="both",
+            size=20,
             colours=CLASSES,
             unit="s",
+            decimals=0,
         ),
     ]
 
@@ -277,7 +283,7 @@ def _limits() -> list[Panel]:
             keys=["provider", "account", "model", "bucket"],
             columns=[
                 Column("limit", "short"),
-                Column("left", "percentunit", 0, [(None, RED), (0.05, ORANGE), (0.2, GREEN)], is_gauge=True),
+                Column("left", "percentunit", 0, [(None, BLUE)], is_gauge=True),
                 Column("used", "percentunit", 0, [(None, GREEN), (0.8, YELLOW), (0.95, ORANGE)], is_gauge=True),
                 Column("others take", "short", 1, [(None, GREEN), (1, ORANGE)]),
                 Column("empty in", "s"),

@@ -74,7 +74,11 @@ class Lines(Panel):
     legend: Literal["bottom", "right", "hidden"] = "bottom"
     legend_calcs: list[str] = field(default_factory=list)
     is_stepped: bool = False
+    is_bars: bool = False
+    is_log: bool = False
     axis: str = ""
+    # Series whose name begins so are dashed.
+    dashed: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,9 @@ class Number(Panel):
     height: int = 4
     words: dict[float, str] = field(default_factory=dict)
     by_series: dict[str, list[Threshold]] = field(default_factory=dict)
-    has_names: bool = False
-    has_graph: bool = False
+    shows: Literal["value", "name", "both"] = "value"
+    # In pixels; as large as fits where it is not said.
+    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -178,3 +183,5 @@ class Board:
     since: str = "now-6h"
     refresh: str = "30s"
     choices: dict[str, list[str]] = field(default_factory=dict)
+    # A series and a label without which there is nothing to show.
+    needs: tuple[str, str] | None = None

@@ -14,6 +14,12 @@ SCOPE = [PROVIDER, ACCOUNT, MODEL]
 ALERTS = 'ALERTS{alertname=~"Paceline.+", alertstate="firing"}'
 
 
+def firing() -> str:
+    """The alerts that fire, by name: 2 for those that page, 1 for the others."""
+    every, paging = ALERTS, ALERTS.replace("}", ', severity="page"}')
+    return f"max by (alertname) ({every}) + (max by (alertname) ({paging}) or 0 * max by (alertname) ({every}))"
+
+
 def steps(*bounds: tuple[float, str]) -> list[Threshold]:
     """Green below the first bound, then each colour from its bound on."""
     return [(None, GREEN), *bounds]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from boards.model import CLASSES, GREEN, KINDS, ORANGE, RED, SOURCES, YELLOW, Board, Column, Lines, Panel, Query, Row, Table
-from boards.parts import EVENTS, RATE, SCOPE, rate, steps, whole
+from boards.model import CLASSES, GREEN, KINDS, ORANGE, SOURCES, YELLOW, Board, Column, Lines, Panel, Query, Row, Table
+from boards.parts import EVENTS, RATE, SCOPE, rate, whole
 
 BUCKET = "{{model}} {{bucket}}"
 
@@ -44,6 +44,8 @@ def _callers() -> list[Panel]:
             queries=[Query("max by (priority) (paceline_oldest_wait_seconds)", "{{priority}}")],
             width=8,
             unit="s",
+            is_log=True,
+            least=0.01,
             colours=CLASSES,
             empty="Nobody waits.",
         ),
@@ -124,16 +126,18 @@ def _buckets() -> list[Panel]:
             empty="No limit is known yet.",
         ),
         Lines(
-            title="Level here, and what the provider says is left",
-            asks="Do we and the provider agree? Dashed lines are what it last said.",
-            act="Its figure far below ours for long: somebody else drinks. Far above: our limit is set too low.",
+            title="What the provider says, less what we believe",
+            asks="Do we and the provider agree on what is left? As a part of the limit; at zero we agree.",
+            act="Far below zero for long: somebody else drinks from it. Far above: our limit is set too low.",
             queries=[
-                Query(level, "ours: " + BUCKET),
-                Query(whole("paceline_bucket_observed_remaining"), "theirs: " + BUCKET),
+                Query(f"({whole('paceline_bucket_observed_remaining')} - {level}) / ({limit} > 0)", BUCKET),
             ],
             width=12,
-            least=None,
-            empty="No limit is known yet.",
+            unit="percentunit",
+            decimals=0,
+            least=-1,
+            most=1,
+            empty="No limit is known yet, or no answer has told what is left.",
         ),
         Table(
             title="Limits, and who says so",
@@ -165,6 +169,9 @@ def _buckets() -> list[Panel]:
             queries=[Query(whole("paceline_bucket_limit", "", "model, bucket, kind"), BUCKET + " {{kind}}")],
             width=12,
             is_stepped=True,
+            is_log=True,
+            least=None,
+            legend="right",
             empty="No limit is known yet.",
         ),
         Lines(
@@ -188,6 +195,9 @@ def _workers() -> list[Panel]:
             width=12,
             unit="short",
             axis="units a second",
+            is_log=True,
+            least=None,
+            legend="right",
             colours={f"requests {kind}": colour for kind, colour in KINDS.items()},
             empty="No call has ended.",
         ),
@@ -200,7 +210,7 @@ def _workers() -> list[Panel]:
                 Query(f"sum (increase(paceline_late_uses_total{RATE})) > 0", "late"),
             ],
             width=6,
-            thresholds=steps((1, RED)),
+            is_bars=True,
             empty="None.",
         ),
         Lines(
@@ -211,7 +221,7 @@ def _workers() -> list[Panel]:
                 Query(f"sum by (model) (increase(paceline_learned_limit_flaps_total{RATE})) > 0", "{{model}}"),
             ],
             width=6,
-            thresholds=steps((1, RED)),
+            is_bars=True,
             empty="None.",
         ),
     ]

@@ -89,6 +89,7 @@ def _replicas() -> list[Panel]:
             queries=[Query(f"sum by (result) (increase(paceline_config_reloads_total{RATE}))", "{{result}}")],
             width=8,
             height=6,
+            is_bars=True,
             colours={"applied": "#73bf69", "refused": "#e02f44"},
             empty="None was read again.",
         ),
@@ -208,7 +209,7 @@ def _store() -> list[Panel]:
                 Query(f"sum (increase(paceline_state_repaired_total{RATE})) > 0", "repaired"),
             ],
             width=8,
-            thresholds=steps((1, ORANGE)),
+            is_bars=True,
             empty="Nothing was lost.",
         ),
         Lines(
@@ -217,7 +218,7 @@ def _store() -> list[Panel]:
             act="Steps come with a fail-over between servers whose clocks differ: run NTP on them.",
             queries=[Query(f"sum (increase(paceline_clock_steps_total{RATE})) > 0", "steps")],
             width=8,
-            thresholds=steps((1, ORANGE)),
+            is_bars=True,
             empty="None.",
         ),
     ]

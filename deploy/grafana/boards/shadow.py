@@ -149,7 +149,7 @@ def _gain() -> list[Panel]:
                 Query(whole("paceline_bucket_limit", 'kind="configured"'), "configured"),
                 Query(whole("paceline_bucket_limit", 'kind="learned"'), "learned"),
             ],
-            width=8,
+            width=9,
             keys=["provider", "account", "model", "bucket"],
             empty="No limit is known yet.",
         ),
@@ -157,7 +157,7 @@ def _gain() -> list[Panel]:
             title="Modes",
             asks="Which accounts are enforced, watched or let through?",
             queries=[Query(whole("paceline_mode", f'mode="{mode}"', "provider, account"), mode) for mode in MODES],
-            width=8,
+            width=7,
             keys=["provider", "account"],
             columns=[
                 Column("enforce", "percentunit", 0, [(None, GREEN)], is_gauge=True),

@@ -17,6 +17,7 @@ def board() -> Board:
         variables=VARIABLES,
         events=EVENTS,
         since="now-24h",
+        needs=("paceline_units_total", "tenant"),
         rows=[Row("How are we served?", _served()), Row("What do we use?", _used())],
     )
 

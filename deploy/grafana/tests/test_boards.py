@@ -8,6 +8,7 @@ import re
 import pytest
 import yaml
 
+from boards import fleet, providers, scope, service, shadow, tenant
 from boards.__main__ import FOLDER, boards, expressions, problems
 from boards.catalogue import ROOT, catalogue, labels_of
 from boards.model import Board, Note
@@ -82,6 +83,19 @@ def test_panels_name_panels_and_runbooks_that_exist() -> None:
                     assert name in pages, f"{panel.title} names {name}"
                 for name in re.findall(r"\*([A-Z][^*]+)\*", panel.description):
                     assert name in titles | {column.capitalize() for column in columns()}, f"{panel.title} names {name}"
+
+
+def test_runbooks_name_panels_that_exist() -> None:
+    every = [fleet, scope, providers, shadow, tenant, service]
+    made = [module.board() for module in every]
+    titles = {panel.title for board in made for row in board.rows for panel in row.panels}
+    titles |= {board.title.removeprefix("Paceline / ") for board in made}
+    titles |= {
+        query.legend.capitalize() for board in made for row in board.rows for panel in row.panels for query in panel.queries
+    }
+    for page in sorted((ROOT / "docs/operating/runbooks").glob("*.md")):
+        for name in re.findall(r"(?<!\*)\*([A-Z][^*\n]+)\*(?!\*)", page.read_text()):
+            assert name in titles, f"{page.name} names {name}"
 
 
 def columns() -> set[str]:
