@@ -263,7 +263,7 @@ def played(folder: Path) -> Iterator[Scene]:
         _is_seen(scene, "sum(paceline_queue_depth) > 3 and sum(rate(paceline_signals_total[5s])) > 0")
         forget_a_lease(scene)
         _is_seen(scene, 'max(paceline_bucket_limit{account="told", kind="learned", bucket="requests"}) < 600')
-        scene.config.write_text("provders: {}\n")
+        scene.config.write_text("nonsense: {}\n")
         _is_seen(scene, 'min(paceline_config_reloads_total{result="refused"}) > 0')
         scene.config.write_text(CONFIG + "classes: {batch: {max_wait: 30min}}\n")
         _is_seen(scene, 'min(paceline_config_reloads_total{result="applied"}) > 0')
