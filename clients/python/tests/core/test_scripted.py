@@ -131,7 +131,6 @@ def many(limiter: paceline.Limiter, count: int) -> None:
 def test_a_service_that_knows_no_bundles_gets_none(play: Callable[[Script], Scripted]) -> None:
     service = play(served)
     many(paceline.Limiter(service.addr), 20)
-    assert paceline.flush(30.0)
     assert not [message for message in service.messages if message.more]
     assert all(message.WhichOneof("call") for message in service.messages)
     assert len(service.said("acquire")) == len(service.said("report")) == 60
