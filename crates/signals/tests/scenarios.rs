@@ -223,3 +223,21 @@ fn the_callers_clock_is_set_back_by_the_age() {
         Answer { status: 429, headers: &headers, received_at: Some(NOW), age: Span::from_secs(5), ..Answer::default() };
     assert_eq!(millis(&read(catalogue().generic(), &answer)), Some(125_000));
 }
+
+/// The draft's unit is requests where none is told; a policy that bears a meter's name is taken at that word.
+#[test]
+fn a_policy_without_a_unit_counts_what_its_name_says() {
+    for (policy, field, expected) in [
+        ("\"tokens\";q=30000;w=60", "\"tokens\";r=29000;t=20", "tokens"),
+        ("\"tokens\";q=30000;w=60;qu=\"requests\"", "\"tokens\";r=29000;t=20", "requests"),
+        ("\"default\";q=30000;w=60;qu=\"tokens\"", "\"default\";r=29000;t=20", "tokens"),
+        ("\"default\";q=30000;w=60", "\"default\";r=29000;t=20", "requests"),
+        ("\"tokens\";q=30000;w=60", "", "tokens"),
+        ("", "\"tokens\";r=29000;t=20", "tokens"),
+        ("", "\"burst\";r=29000;t=20", "requests"),
+    ] {
+        let signal = answer("acme", 200, &[("ratelimit-policy", policy), ("ratelimit", field)], "");
+        let meters: Vec<&str> = signal.buckets.iter().map(|bucket| bucket.meter.as_ref()).collect();
+        assert_eq!(meters, [expected], "{policy} {field}");
+    }
+}

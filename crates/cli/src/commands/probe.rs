@@ -2,6 +2,7 @@
 
 mod found;
 mod plan;
+mod proxy;
 mod secret;
 mod told;
 mod trouble;
@@ -19,6 +20,7 @@ use paceline_signals::{Answer, Reading, read_in_full};
 
 use self::found::{Sighting, found};
 use self::plan::Plan;
+use self::proxy::Proxy;
 use self::secret::Key;
 use self::told::{Call, Outcome};
 use self::wire::{Answered, WireError};
@@ -152,6 +154,9 @@ pub(crate) enum ProbeError {
     /// The address is none.
     #[error("--base-url: {0}. Write it as https://api.example.com")]
     BadAddress(&'static str),
+    /// The environment names no proxy that can be used.
+    #[error("HTTPS_PROXY: {0}. Write it as http://proxy.example:3128, or name the provider's host in NO_PROXY to do without")]
+    BadProxy(&'static str),
     /// Everybody on the way could read the key.
     #[error(
         "the key would go to {0} without encryption; use https://, or say --plain-http if everybody on the way may read it"
@@ -197,7 +202,8 @@ pub(crate) async fn run(args: ProbeArgs, out: &mut dyn Write) -> Result<(), Prob
     }
     let variable = args.key_env.as_deref().unwrap_or_default();
     let key = Key::from_variable(variable, std::env::var_os(variable))?;
-    let plan = Plan::new(&args, &key)?;
+    let mut plan = Plan::new(&args, &key)?;
+    plan.proxy = Proxy::of(&plan.place, |name| std::env::var(name).ok()).map_err(ProbeError::BadProxy)?;
     let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     agree(&plan.announcement(&key), args.yes, is_terminal, &mut io::stdin().lock(), &mut io::stderr())?;
     let (sightings, calls, ended) = calls(&plan, &key).await;

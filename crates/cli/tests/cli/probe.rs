@@ -1,7 +1,7 @@
 //! `paceline probe` against `paceline mock-provider`: what is told and pasted, and that the key is in no output.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -208,5 +208,94 @@ fn the_key_goes_to_whom_the_machine_trusts_and_to_nobody_else() {
             assert!(told.is_empty() && errors.contains("not trusted"), "{told} {errors}");
         }
         assert!(!errors.contains("Zx81b"), "{errors}");
+    }
+}
+
+/// A proxy for one connection; returns the head that it was sent. `status`: what it answers.
+fn proxy(status: &'static str) -> (SocketAddr, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = std::thread::spawn(move || {
+        let (mut near, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            near.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let to = head.split(' ').nth(1).unwrap().to_owned();
+        near.write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes()).unwrap();
+        if status.starts_with("200") {
+            let mut far = TcpStream::connect(to).unwrap();
+            let (mut up, mut down) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            // Both end with their connections.
+            std::thread::spawn(move || drop(std::io::copy(&mut up, &mut down)));
+            drop(std::io::copy(&mut far, &mut near));
+        }
+        head
+    });
+    (address, served)
+}
+
+#[test]
+fn a_proxy_is_told_to_whom_and_not_the_key() {
+    let folder = Folder::new("probe-proxy");
+    let certificates = Certificates::make(Path::new(folder.path()));
+    let run = |to: &str, variables: &[(&str, String)]| {
+        let args = ["probe", "openai", "--key-env", "A_KEY", "--yes", "--calls", "1", "--base-url", to];
+        let mut command = paceline(&args);
+        command.env("A_KEY", KEY).env("SSL_CERT_FILE", certificates.ca());
+        let output = command.envs(variables.iter().map(|(name, value)| (*name, value))).output().expect("the binary runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (address, served) = encrypted(&certificates);
+    let (through, seen) = proxy("200 Connection established");
+    let named = format!("http://me:secret@{through}");
+    let (code, errors) = run(&format!("https://{address}"), &[("HTTPS_PROXY", named.clone())]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(errors.contains(&format!("through the proxy {through} (HTTPS_PROXY)")) && !errors.contains("secret"), "{errors}");
+    let head = seen.join().unwrap();
+    assert!(head.starts_with(&format!("CONNECT {address} HTTP/1.1\r\n")), "{head}");
+    assert!(head.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n") && !head.contains("Zx81b"), "{head}");
+    assert!(served.join().unwrap().contains(KEY), "the provider is told the key");
+
+    // For whom there is to be no proxy: nobody listens at this one.
+    let (address, served) = encrypted(&certificates);
+    let (code, errors) =
+        run(&format!("https://{address}"), &[("https_proxy", named.clone()), ("NO_PROXY", "127.0.0.1".to_owned())]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(served.join().unwrap().contains(KEY));
+
+    let (refusing, seen) = proxy("407 Proxy Authentication Required");
+    let (code, errors) = run("https://api.example", &[("HTTPS_PROXY", format!("http://{refusing}"))]);
+    assert!(code == Some(1) && errors.contains("it wants a user and a password (407)"), "{errors}");
+    seen.join().unwrap();
+    let (code, errors) = run("https://api.example", &[("HTTPS_PROXY", "socks5://me:secret@127.0.0.1:9".to_owned())]);
+    assert!(
+        code == Some(1) && errors.contains("HTTPS_PROXY: only proxies at http://") && !errors.contains("secret"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_file_of_authorities_that_is_not_there_is_told_and_nothing_is_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("https://{}", listener.local_addr().unwrap());
+    let args = ["probe", "openai", "--key-env", "A_KEY", "--yes", "--base-url", &base];
+    let output = paceline(&args).env("A_KEY", KEY).env("SSL_CERT_FILE", "/nowhere/ca.pem").output().expect("the binary runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("SSL_CERT_FILE names /nowhere/ca.pem, which does not exist"), "{errors}");
+}
+
+#[test]
+fn a_number_of_calls_that_is_none_is_a_mistake() {
+    for calls in ["-1", "0", "11", "many"] {
+        let (status, out, errors) = probe(&["openai", "--key-env", "A_KEY", "--yes", "--calls", calls]);
+        assert!(
+            status == Some(2) && errors.contains(&format!("'{calls}'")) && errors.contains("--calls") && out.is_empty(),
+            "{errors}"
+        );
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn read(provider: &Provider, hits: &mut Hits<'_, '_>, clock: &Clock, 
         }
     }
     let drafts = without_weak(provider, collapse(drafts), &mut hits.unread);
-    let mut structured = rate_limit::read(hits, clock);
+    let mut structured = rate_limit::read(provider, hits, clock);
     malformed.append(&mut structured.malformed);
     malformed.iter().for_each(|name| tell(&mut hits.malformed, name));
     unread.iter().for_each(|name| tell(&mut hits.unread, name));

@@ -5,7 +5,7 @@ use paceline_core::units::Span;
 use super::clock::Clock;
 use super::hits::Hits;
 use super::reading::BucketReading;
-use crate::catalogue::{Bucket, Target};
+use crate::catalogue::{Bucket, Provider, Target};
 use crate::value::number::Number;
 use crate::value::structured::{self, Bare, Item};
 use crate::value::time::When;
@@ -37,7 +37,7 @@ struct Policy {
 }
 
 /// Reads both fields. A field that is split over several lines is one list (RFC 9110, section 5.3).
-pub(super) fn read<'a>(hits: &Hits<'_, 'a>, clock: &Clock) -> RateLimit<'a> {
+pub(super) fn read<'a>(provider: &Provider, hits: &Hits<'_, 'a>, clock: &Clock) -> RateLimit<'a> {
     let mut result = RateLimit { buckets: Vec::new(), malformed: Vec::new(), policies: Vec::new() };
     let mut named = Vec::new();
     for (text, name) in joined(hits, &Target::Policy) {
@@ -46,7 +46,7 @@ pub(super) fn read<'a>(hits: &Hits<'_, 'a>, clock: &Clock) -> RateLimit<'a> {
             Some(groups) => {
                 groups.iter().flat_map(|group| with_last(group)).for_each(|(item, is_last)| match item.value.text() {
                     // Of names that stand together, the last one is the bucket's; the others say what kind of limit it is.
-                    Some(name) => named.push(Policy { is_other_name: !is_last, ..policy(name, item) }),
+                    Some(name) => named.push(Policy { is_other_name: !is_last, ..policy(provider, name, item) }),
                     None => result.policies.extend(unnamed_policy(item)),
                 })
             }
@@ -56,7 +56,7 @@ pub(super) fn read<'a>(hits: &Hits<'_, 'a>, clock: &Clock) -> RateLimit<'a> {
     let fields = joined(hits, &Target::RateLimit);
     for (text, name) in &fields {
         let buckets: Option<Vec<BucketReading>> = match structured::list(text) {
-            Some(items) => items.iter().map(|item| listed(item, &named, clock, name)).collect(),
+            Some(items) => items.iter().map(|item| listed(provider, item, &named, clock, name)).collect(),
             None => structured::dictionary(text).and_then(|members| Some(vec![dictionary(&members, clock, name)?])),
         };
         match buckets {
@@ -98,10 +98,10 @@ fn joined<'a>(hits: &Hits<'_, 'a>, target: &Target<'_>) -> Vec<(String, &'a str)
 }
 
 /// `"name";r=0;t=30`, with the quota and window of its policy.
-fn listed(item: &Item, policies: &[Policy], clock: &Clock, field: &str) -> Option<BucketReading> {
+fn listed(provider: &Provider, item: &Item, policies: &[Policy], clock: &Clock, field: &str) -> Option<BucketReading> {
     let name = item.value.text()?;
     let policy = policies.iter().find(|policy| policy.name == name);
-    let meter = policy.map_or("requests", |policy| policy.meter.as_str());
+    let meter = policy.map_or_else(|| unit_by(provider, name), |policy| policy.meter.as_str());
     let figure = |key: &str| item.parameter(key).and_then(Bare::number);
     let limit = policy.and_then(|policy| policy.quota).or_else(|| figure("q").map(Number::as_count));
     Some(BucketReading {
@@ -135,9 +135,9 @@ fn dictionary(members: &[(String, Item)], clock: &Clock, field: &str) -> Option<
     (bucket.limit.is_some() || bucket.remaining.is_some() || bucket.reset_in.is_some()).then_some(bucket)
 }
 
-fn policy(name: &str, item: &Item) -> Policy {
+fn policy(provider: &Provider, name: &str, item: &Item) -> Policy {
     let meter = match item.parameter("qu").and_then(Bare::text) {
-        None | Some("requests") => "requests",
+        None => unit_by(provider, name),
         Some("concurrent-requests") => "concurrency",
         Some(other) => other,
     };
@@ -149,6 +149,12 @@ fn policy(name: &str, item: &Item) -> Policy {
         meter: Bucket::named(name, meter).meter,
         is_other_name: false,
     }
+}
+
+/// What a policy counts that does not say so. The draft says requests; one that bears the name of a meter counts that: taken for a quota of
+/// requests, a quota of tokens would let through a hundred times too much.
+fn unit_by<'n>(provider: &Provider, name: &'n str) -> &'n str {
+    if provider.meters().any(|meter| meter.name == name) { name } else { "requests" }
 }
 
 /// Items, each with whether it is the last one.

@@ -93,9 +93,7 @@ fn bucket(provider: &Provider, sightings: &[Sighting], name: &str, owner: Observ
         })
         .collect();
     let (_, last, reading) = seen.last()?;
-    // The IETF fields count requests where they do not say what; a name that the provider counts says it.
-    let counts = |name: &str| provider.meters().find(|meter| meter.name == name);
-    let meter = counts(name).or_else(|| counts(&last.meter));
+    let meter = provider.meters().find(|meter| meter.name == last.meter);
     let means = meaning(&seen);
     // Two answers know better than the catalogue what this one means: a gateway in front of it may count in another way.
     let is_end = means == ResetMeans::Full && contradicts_full(&seen) && stands(&seen);

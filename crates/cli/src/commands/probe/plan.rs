@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, Uri};
 use paceline_config::looks_like_a_key;
-use paceline_signals::{Provider, catalogue};
+use paceline_signals::{Provider, Sure, catalogue};
 
+use super::proxy::Proxy;
 use super::secret::Key;
 use super::{ProbeArgs, ProbeError};
 
@@ -43,6 +44,10 @@ pub(super) struct Plan {
     /// JSON; `None`: a GET.
     pub(super) body: Option<String>,
     most_tokens: Option<u64>,
+    /// Through which it goes, if through one.
+    pub(super) proxy: Option<Proxy>,
+    /// Whether the model is the catalogue's, which has it from nobody who tried it.
+    is_unsure: bool,
 }
 
 impl Plan {
@@ -91,6 +96,8 @@ impl Plan {
             calls: args.calls,
             key: (header_name(probe.key.0)?, probe.key.1.to_owned()),
             most_tokens: probe.most_tokens,
+            proxy: None,
+            is_unsure: args.model.is_none() && !model.is_empty() && probe.provenance.sure == Some(Sure::Unsure),
             name,
             provider,
             model,
@@ -114,6 +121,19 @@ impl Plan {
         let mut text = format!("This sends {calls} to {}: {method} {}{model}.\n", self.title(), self.url);
         if let Some(body) = &self.body {
             let _ = writeln!(text, "Each says: {body}");
+        }
+        if self.is_unsure {
+            let _ = writeln!(
+                text,
+                "That model is the catalogue's guess: nobody has tried whether it is there for every key. If not, name one with --model."
+            );
+        }
+        if let Some(proxy) = &self.proxy {
+            let _ = writeln!(
+                text,
+                "It goes through the proxy {}:{} (HTTPS_PROXY), encrypted: the proxy sees to whom, and not the key.",
+                proxy.host, proxy.port
+            );
         }
         let _ = writeln!(
             text,

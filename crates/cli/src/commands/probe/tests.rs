@@ -208,6 +208,7 @@ fn each_kind_of_answer_says_what_to_do() {
         (404, &[], r#"{"error": {"message": "no such model", "code": "model_not_found"}}"#, "--model"),
         (302, &[("location", "https://elsewhere.example/")], "", "https://elsewhere.example/"),
         (429, &[("retry-after", "7")], r#"{"error": {"code": "rate_limit_exceeded"}}"#, "come back in 7 s"),
+        (429, &[], r#"{"error": {"code": "rate_limit_exceeded"}}"#, "Try again in a few minutes, with --calls 1"),
         (429, &[], r#"{"error": {"code": "insufficient_quota"}}"#, "billing"),
         (503, &[], "", "not your limit"),
         (400, &[], r#"{"error": {"message": "max_tokens is not supported"}}"#, "max_tokens is not supported"),
@@ -279,4 +280,37 @@ fn what_others_took_is_no_calls_cost() {
         let text = Outcome { plan: &plan, calls, found, yaml: String::new(), trouble: None }.text();
         assert!(text.contains(told) && text.contains("a call took") != others, "{text}");
     }
+}
+
+/// A quota that bears the name of a meter counts that, unless it says otherwise; the limits of a provider are read so in calls, too.
+#[test]
+fn a_policy_of_tokens_is_one_of_tokens() {
+    for (policy, expected) in [
+        ("\"tokens\";q=30000;w=60", "tokens: {limit: 30000, per: min}"),
+        ("\"tokens\";q=30000;w=60;qu=\"requests\"", "requests: {limit: 30000, per: min}"),
+        ("\"daily\";q=30000;w=60", "requests: {limit: 30000, per: min}"),
+    ] {
+        let text = pasted("acme", &[(0, &[("ratelimit-policy", policy)])]);
+        assert!(text.contains(expected), "{policy}: {text}");
+    }
+}
+
+#[test]
+fn one_of_a_thing_is_not_several() {
+    let said = |calls: u32| {
+        let args = ProbeArgs { calls, ..ProbeArgs::of_provider("openai") };
+        Plan::new(&args, &key()).unwrap().announcement(&key())
+    };
+    assert!(said(1).contains("This sends 1 call to") && said(1).contains("as 1 call does"), "{}", said(1));
+    assert!(said(2).contains("This sends 2 calls to") && said(2).contains("as 2 calls do"), "{}", said(2));
+}
+
+#[test]
+fn a_model_that_nobody_has_tried_is_called_a_guess() {
+    let said = |model: Option<&str>| {
+        let args = ProbeArgs { model: model.map(str::to_owned), ..ProbeArgs::of_provider("openai") };
+        Plan::new(&args, &key()).unwrap().announcement(&key())
+    };
+    assert!(said(None).contains("the catalogue's guess") && said(None).contains("--model"), "{}", said(None));
+    assert!(!said(Some("gpt-4o")).contains("guess"), "{}", said(Some("gpt-4o")));
 }

@@ -54,7 +54,8 @@ pub(crate) enum WireError {
     },
     /// Nobody listens there, or nothing gets there.
     #[error(
-        "no connection to {host} port {port}: {error}. Is the address right, and may this machine connect to it? Proxies are not used"
+        "no connection to {host} port {port}: {error}. Is the address right, and may this machine connect to it? A proxy is used where \
+         HTTPS_PROXY names one"
     )]
     NoConnection {
         /// Where.
@@ -63,6 +64,14 @@ pub(crate) enum WireError {
         port: u16,
         /// What the system said.
         error: io::Error,
+    },
+    /// The proxy does not let us through.
+    #[error("the proxy {proxy} (HTTPS_PROXY) is of no use: {problem}")]
+    Proxy {
+        /// Host and port.
+        proxy: String,
+        /// Why, and what to do.
+        problem: String,
     },
     /// The other side is not who it should be, or speaks no TLS.
     #[error("no TLS with {host}: {problem}")]
@@ -97,12 +106,27 @@ pub(crate) enum WireError {
 pub(super) async fn call(plan: &Plan, key: &Key) -> Result<Answered, WireError> {
     let host = || plan.place.host.clone();
     let slow = |after| move |_| WireError::Slow { host: host(), after };
-    let stream = timeout(CONNECT, connect(&plan.place)).await.map_err(slow(CONNECT))??;
+    let stream = timeout(CONNECT, reach(plan)).await.map_err(slow(CONNECT))??;
     if !plan.place.is_tls {
         return timeout(ANSWER, exchange(stream, plan, key)).await.map_err(slow(ANSWER))?;
     }
     let stream = timeout(CONNECT, encrypt(stream, &plan.place)).await.map_err(slow(CONNECT))??;
     timeout(ANSWER, exchange(stream, plan, key)).await.map_err(slow(ANSWER))?
+}
+
+/// A connection to the provider, through a proxy where there is one.
+async fn reach(plan: &Plan) -> Result<TcpStream, WireError> {
+    let Some(proxy) = &plan.proxy else { return connect(&plan.place).await };
+    let failed = |problem: String| WireError::Proxy { proxy: format!("{}:{}", proxy.host, proxy.port), problem };
+    let place = Place { is_tls: false, host: proxy.host.clone(), port: proxy.port };
+    let stream = connect(&place).await.map_err(|error| {
+        failed(match error {
+            WireError::NoSuchHost { error, .. } => format!("it cannot be found ({error})"),
+            WireError::NoConnection { error, .. } => format!("no connection to it: {error}"),
+            other => other.to_string(),
+        })
+    })?;
+    proxy.tunnel(stream, &plan.place).await.map_err(failed)
 }
 
 async fn connect(place: &Place) -> Result<TcpStream, WireError> {
@@ -212,4 +236,26 @@ fn request(plan: &Plan, key: &Key) -> Option<Request<Full<Bytes>>> {
 fn now() -> FleetTime {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     FleetTime::ZERO + Span::from(since_epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_told_in_words() {
+        let told = |error: rustls::Error| why_no_tls(&io::Error::new(io::ErrorKind::InvalidData, error));
+        for (reason, part) in [
+            (CertificateError::UnknownIssuer, "no authority that this machine trusts has signed it"),
+            (CertificateError::Expired, "it is over"),
+            (CertificateError::NotValidYet, "is this machine's clock right"),
+            (CertificateError::NotValidForName, "it is for another name"),
+        ] {
+            let text = told(rustls::Error::InvalidCertificate(reason));
+            assert!(text.contains(part) && text.contains("nothing was sent") && text.contains("SSL_CERT_FILE"), "{text}");
+        }
+        let plain = told(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
+        assert!(plain.contains("does not speak TLS on this port") && plain.contains("http://"), "{plain}");
+        assert_eq!(why_no_tls(&io::Error::other("cut off")), "cut off");
+    }
 }
