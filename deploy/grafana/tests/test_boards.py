@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models import dashboard
 
 from boards import fleet, providers, scope, service, shadow, tenant
 from boards.__main__ import FOLDER, boards, expressions, problems
@@ -32,7 +36,9 @@ def test_every_metric_is_looked_at_by_a_panel_or_an_alert() -> None:
     rules = yaml.safe_load((ROOT / "deploy/prometheus/paceline.rules.yaml").read_text())["groups"]
     exprs = [plain(expr) for board in boards() for _, expr in expressions(board)]
     exprs += [rule["expr"] for group in rules for rule in group["rules"]]
-    used = {re.sub("_(bucket|sum|count)$", "", found.name) for expr in exprs for found in selectors(promql_parser.parse(expr))}
+    used = {
+        re.sub("_(bucket|sum|count)$", "", found.name or "") for expr in exprs for found in selectors(promql_parser.parse(expr))
+    }
     assert set(catalogue()) - used == set(), "no panel and no alert looks at these"
 
 
@@ -101,3 +107,16 @@ def test_runbooks_name_panels_that_exist() -> None:
 def columns() -> set[str]:
     """The names of all columns of tables."""
     return {query.legend for board in boards() for row in board.rows for panel in row.panels for query in panel.queries}
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.name)
+def test_grafanas_own_types_read_what_is_written(path: Path) -> None:
+    register_default_plugins()
+    made = json.loads(path.read_text())
+    read = dashboard.Dashboard.from_json(made)
+    assert read.uid == made["uid"]
+    again = json.loads(json.dumps(read, cls=JSONEncoder))
+    for written, kept in zip(made["panels"], again["panels"], strict=True):
+        assert kept.get("targets") == written.get("targets"), written["title"]
+        assert kept.get("fieldConfig") == written.get("fieldConfig"), written["title"]
+        assert kept.get("options") == written.get("options"), written["title"]

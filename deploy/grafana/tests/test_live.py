@@ -8,7 +8,7 @@ from typing import Any
 
 import promql_parser as promql
 import pytest
-from scene import Scene, played
+from scene import SOURCES_THAT_WAIT, Scene, played
 from test_rules import ids, rules
 
 from boards.__main__ import boards, expressions
@@ -56,6 +56,11 @@ def test_a_rule_selects_what_is_exported(scene: Scene, rule: dict[str, Any]) -> 
         if selector.name in METRICS or any(re.search(rf"\b{label}[=!]", text) for label in LABELS):
             continue
         assert scene.series(text), text
+
+
+def test_every_source_of_waiting_happens_and_is_told(scene: Scene) -> None:
+    found = scene.series("sum by (source) (paceline_delay_seconds_total) > 0")
+    assert {series["metric"]["source"] for series in found} == SOURCES_THAT_WAIT
 
 
 def test_a_refused_configuration_is_told_at_once(scene: Scene) -> None:
