@@ -471,15 +471,18 @@ impl<S: Store> Actor<S> {
         fx.events_on_commit.into_iter().for_each(|event| self.recorder.record(event, decided_at));
     }
 
-    pub(crate) fn answer(&self, state: &mut State, replies: Vec<(ReplyId, Reply)>, decided_at: FleetTime) {
+    pub(crate) fn answer(&mut self, state: &mut State, replies: Vec<(ReplyId, Reply)>, decided_at: FleetTime) {
         let late = self.inner.store.now().since(decided_at);
         for (id, mut reply) in replies {
             reply.age_by(late);
             let unheard = match state.waiting.remove(&id) {
                 Some(sender) => sender.send(reply).err(),
-                None => Some(reply),
+                None => {
+                    self.scope.was_not_heard(id);
+                    Some(reply)
+                }
             };
-            // A caller that is gone cannot use its slot: give it back at once.
+            // A caller that is gone cannot use its slot or place: give it back at once.
             state.own.extend(unheard.and_then(|reply| self.inner.release_of(&reply)));
         }
     }
@@ -499,6 +502,8 @@ impl<S: Store> Actor<S> {
 impl State {
     fn hear(&mut self, message: Message) -> Option<Input> {
         match message {
+            // One that was answered meanwhile has seen to its answer itself.
+            Message::Told { input: Input::Leave(id), .. } => self.waiting.remove(&id).map(|_| Input::Leave(id)),
             Message::Told { input, reply } => {
                 if !matches!(input, Input::Inspect(_)) {
                     self.last_spoken = Instant::now();

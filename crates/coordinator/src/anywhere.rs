@@ -115,7 +115,7 @@ impl<S: Store> Coordinator<S> {
     }
 
     /// Tells the scope that really answered what it said.
-    pub(crate) async fn teach(&self, input: &ReportInput, answer: &ReportAnswer, now: FleetTime) {
+    pub(crate) fn teach(&self, input: &ReportInput, answer: &ReportAnswer, now: FleetTime) {
         let (Served::At(target), Some(lease), Some(signal)) = (&input.served, &input.lease, &input.signal) else { return };
         let is_known = input.is_authentic && matches!(answer.not_applied, None | Some(NotApplied::LeaseExpired));
         if !is_known || input.request.outcome != Outcome::Response {
@@ -130,7 +130,7 @@ impl<S: Store> Coordinator<S> {
             class: lease.class,
             attempt: lease.attempt,
         };
-        self.tell(target, Input::Teach(Box::new(told))).await;
+        self.tell(target, Input::Teach(Box::new(told)));
     }
 
     async fn quotes(&self, inputs: &[Arc<AskInput>]) -> Result<Vec<Quote>, CallError> {
@@ -156,8 +156,8 @@ impl<S: Store> Coordinator<S> {
         let Some(ticket) = &input.ticket else { return Ok(()) };
         let Some(stamp) = ticket.stamp.clone().map(Serial::from) else { return Ok(()) };
         let target = Target { provider: ticket.provider.clone(), account: ticket.account.clone(), model: String::new() };
-        let release =
-            ReleaseInput { target: target.clone(), key: Some(input.key), what: GivenBack::Place(stamp), is_unheard: false };
+        let what = GivenBack::Place(stamp);
+        let release = ReleaseInput { target: target.clone(), key: Some(input.key), what, place: None, is_unheard: false };
         self.call(&target, |id| Input::Release(id, Box::new(release))).await.map(drop)
     }
 

@@ -170,7 +170,7 @@ impl<S: Store> Coordinator<S> {
             Reply::Report(answer) => *answer?,
             _ => return Err(lost()),
         };
-        self.teach(&input, &answer, self.now()).await;
+        self.teach(&input, &answer, self.now());
         if !input.candidates.is_empty() {
             Box::pin(self.fail_over(&input, &mut answer)).await;
         }
@@ -196,6 +196,14 @@ impl<S: Store> Coordinator<S> {
     pub async fn give_up_unheard(&self, lease_id: &str) {
         if let Ok(Some(input)) = release_lease_input(lease_id, &self.0.keyring) {
             // When the store is away the lease ends by itself.
+            let _ = self.release(Some(ReleaseInput { is_unheard: true, ..input })).await;
+        }
+    }
+
+    /// Gives back a place that could not be told to its caller, unless it was asked for again since.
+    pub async fn give_up_unheard_place(&self, ticket: &[u8]) {
+        if let Ok(Some(input)) = release_ticket_input(ticket, &self.0.keyring) {
+            // When the store is away it is forgotten by itself.
             let _ = self.release(Some(ReleaseInput { is_unheard: true, ..input })).await;
         }
     }
@@ -329,11 +337,9 @@ impl<S: Store> Coordinator<S> {
         self.leads(&target)
     }
 
-    /// Tells a scope something that nobody waits for.
-    pub(crate) async fn tell(&self, target: &Target, input: Input) {
-        let handle = self.handle(target);
-        // A failed send means that the scope was just put away: what it would have learned is learned from the next answer.
-        let _ = handle.sender.send(Message::Told { input, reply: None }).await;
+    /// Tells a scope something that nobody waits for. A scope that was just put away learns it from the next answer.
+    pub(crate) fn tell(&self, target: &Target, input: Input) {
+        tell_later(&self.handle(target).sender, input);
     }
 
     pub(crate) async fn call(&self, target: &Target, input: impl FnOnce(ReplyId) -> Input) -> Result<Reply, CallError> {
@@ -466,9 +472,13 @@ impl<S: Store> Inner<S> {
 }
 
 impl<S> Inner<S> {
-    /// What gives back the slot in an answer that nobody heard.
+    /// What gives back the slot or place in an answer that nobody heard.
     pub(crate) fn release_of(&self, unheard: &Reply) -> Option<Input> {
-        let input = release_lease_input(unheard.lease_id()?, &self.keyring).ok()??;
+        let input = match (unheard.lease_id(), unheard.ticket()) {
+            (Some(lease_id), _) => release_lease_input(lease_id, &self.keyring).ok()??,
+            (None, Some(ticket)) => release_ticket_input(ticket, &self.keyring).ok()??,
+            (None, None) => return None,
+        };
         let id = self.next_reply.fetch_add(1, Ordering::Relaxed);
         Some(Input::Release(id, Box::new(ReleaseInput { is_unheard: true, ..input })))
     }
@@ -546,13 +556,16 @@ impl<S> Drop for Caller<'_, S> {
             Ok(unheard) => self.inner.release_of(&unheard),
             Err(_) => Some(Input::Leave(self.id)),
         };
-        let Some(input) = input else { return };
-        let told = self.actor.try_send(Message::Told { input, reply: None });
-        // With a full inbox it waits its turn.
-        if let (Err(TrySendError::Full(message)), Ok(runtime)) = (told, tokio::runtime::Handle::try_current()) {
-            let actor = self.actor.clone();
-            runtime.spawn(async move { actor.send(message).await });
-        }
+        input.into_iter().for_each(|input| tell_later(self.actor, input));
+    }
+}
+
+/// Tells an actor something without waiting; with a full inbox it waits its turn.
+fn tell_later(actor: &mpsc::Sender<Message>, input: Input) {
+    let told = actor.try_send(Message::Told { input, reply: None });
+    if let (Err(TrySendError::Full(message)), Ok(runtime)) = (told, tokio::runtime::Handle::try_current()) {
+        let actor = actor.clone();
+        runtime.spawn(async move { actor.send(message).await });
     }
 }
 

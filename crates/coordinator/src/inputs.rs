@@ -121,6 +121,7 @@ pub fn release_lease_input(lease_id: &str, keyring: &Keyring) -> Result<Option<R
     Ok(lease.filter(|_| is_authentic).map(|lease| ReleaseInput {
         key: CallKey::from_bytes(&lease.key),
         what: GivenBack::Lease(lease.serial.map(Serial::from).unwrap_or_default()),
+        place: None,
         is_unheard: false,
         target: Target { provider: lease.provider, account: lease.account, model: String::new() },
     }))
@@ -138,9 +139,10 @@ pub fn release_ticket_input(ticket: &[u8], keyring: &Keyring) -> Result<Option<R
     };
     Ok(ticket.map(|ticket| ReleaseInput {
         key: CallKey::from_bytes(&ticket.key),
-        what: GivenBack::Place(ticket.stamp.map(Serial::from).unwrap_or_default()),
+        what: GivenBack::Place(ticket.stamp.clone().map(Serial::from).unwrap_or_default()),
         is_unheard: false,
-        target: Target { provider: ticket.provider, account: ticket.account, model: String::new() },
+        target: Target { provider: ticket.provider.clone(), account: ticket.account.clone(), model: String::new() },
+        place: Some(Box::new(ticket)),
     }))
 }
 

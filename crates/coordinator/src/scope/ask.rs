@@ -20,19 +20,34 @@ use super::{AskInput, Call, Effects, Event, Input, ReplyId, Scope, reply_to};
 use crate::api::{Answer, CallError, DEFAULT_TENANT, Denied, FIRST_HOLD, ReportAnswer};
 use crate::record::{CallKey, Record};
 use crate::settings::Settings;
-use crate::wire;
+use crate::wire::{self, TicketWire};
 
 /// What the call has been through before this ask.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Past {
-    stamp: Option<Serial>,
+    pub(super) stamp: Option<Serial>,
     pub(super) asked_at: Option<FleetTime>,
-    prior: Vec<DelayPart>,
+    pub(super) prior: Vec<DelayPart>,
     pub(super) history: History,
-    call_floor: Option<CallFloor>,
+    pub(super) call_floor: Option<CallFloor>,
     pub(super) gave_up: Option<Reason>,
     /// Providers at which it may have run.
     pub(super) ran_at: Vec<String>,
+}
+
+impl Past {
+    /// What a ticket tells, up to when it was given.
+    pub(super) fn of_ticket(&mut self, ticket: &TicketWire) {
+        self.stamp = ticket.stamp.clone().map(Serial::from);
+        self.asked_at = Some(FleetTime::from_micros(ticket.asked_at));
+        self.prior = ticket.parts.iter().cloned().map(DelayPart::from).collect();
+        if ticket.is_first {
+            return;
+        }
+        self.history = History { waited: Span::from_micros(ticket.waited), paid_attempts: ticket.paid_attempts };
+        self.ran_at.clone_from(&ticket.ran_at);
+        self.call_floor = wire::call_floor_of(ticket.call_floor, ticket.call_floor_source);
+    }
 }
 
 /// Until when a call waits.
@@ -85,6 +100,10 @@ impl Scope {
         now: FleetTime,
         fx: &mut Effects,
     ) {
+        // Nobody waits for it any more, and it has no place yet.
+        if report.is_none() && self.gone.take(reply) {
+            return;
+        }
         let plan = match self.plan(&input.request.target.model) {
             Ok(plan) => plan,
             Err(error) => return fx.answer(reply, reply_to(report, Err(error)), None),
@@ -99,6 +118,11 @@ impl Scope {
             return deny(reply, input, report, denied, fx);
         }
         let mut past = self.past_of(input, now);
+        // Whoever went without a word, and whose place is not told by a ticket, finds it by its key.
+        let kept = self.gone.come_back(input.key, now);
+        if let Some(kept) = kept.filter(|_| input.ticket.is_none()) {
+            past = kept;
+        }
         let met = match self.supersede(input, &mut past, now, fx) {
             Err(error) => Some(Err(error)),
             Ok(()) => self.meet_record(reply, input, &mut past, now, fx),
@@ -216,20 +240,12 @@ impl Scope {
             }
         }
         if let Some(ticket) = &input.ticket {
-            past.stamp = ticket.stamp.clone().map(Serial::from);
-            past.asked_at = Some(FleetTime::from_micros(ticket.asked_at));
-            past.prior = ticket.parts.iter().cloned().map(DelayPart::from).collect();
+            past.of_ticket(ticket);
             let away = now.since(FleetTime::from_micros(ticket.left_at));
             if let Some(waiting_for) = ticket.waiting_for.clone().map(DelayPart::from) {
                 paceline_core::delays::add(&mut past.prior, &waiting_for.cause, away);
             }
-            if ticket.is_first {
-                return past;
-            }
-            past.history = History { waited: Span::from_micros(ticket.waited), paid_attempts: ticket.paid_attempts };
-            past.ran_at.clone_from(&ticket.ran_at);
-            past.call_floor =
-                wire::call_floor_of(ticket.call_floor, ticket.call_floor_source).filter(|floor| floor.until > now);
+            past.call_floor = past.call_floor.filter(|floor| floor.until > now);
         }
         past
     }
@@ -316,7 +332,7 @@ impl Scope {
             }
             Met::Refused(error) => Err(error),
         };
-        self.leave(call.reply, now);
+        self.take_out(call.reply, now);
         fx.answer(call.reply, reply_to(call.report, answer), None);
     }
 
@@ -379,7 +395,7 @@ pub(super) fn meaning(record: &Record, input: &AskInput, now: FleetTime) -> Met 
 }
 
 /// What the next attempt has behind it.
-fn history_after(lease: &Lease) -> History {
+pub(super) fn history_after(lease: &Lease) -> History {
     History { waited: lease.history.waited + lease.waited(), paid_attempts: lease.history.paid_attempts }
 }
 

@@ -52,14 +52,25 @@ impl Reply {
 
     /// The slot it grants, if it does.
     pub fn lease_id(&self) -> Option<&str> {
-        let answer = match self {
-            Self::Answer(Ok(answer)) => answer,
-            Self::Report(Ok(report)) => report.next.as_ref()?,
-            _ => return None,
-        };
-        match answer {
+        match self.to_ask()? {
             Answer::Granted(grant) => Some(&grant.lease_id),
             Answer::Queued(_) | Answer::Denied(_) => None,
+        }
+    }
+
+    /// The place it tells, if it does.
+    pub fn ticket(&self) -> Option<&[u8]> {
+        match self.to_ask()? {
+            Answer::Queued(queued) => Some(&queued.ticket),
+            Answer::Granted(_) | Answer::Denied(_) => None,
+        }
+    }
+
+    fn to_ask(&self) -> Option<&Answer> {
+        match self {
+            Self::Answer(Ok(answer)) => Some(answer),
+            Self::Report(Ok(report)) => report.next.as_ref(),
+            _ => None,
         }
     }
 }

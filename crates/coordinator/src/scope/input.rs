@@ -22,7 +22,7 @@ pub enum Input {
     Report(ReplyId, Arc<ReportInput>),
     /// A worker gives a slot or a place back.
     Release(ReplyId, Box<ReleaseInput>),
-    /// The caller of this went away.
+    /// The caller of this went away without a word. Told once, and only while it has not been answered.
     Leave(ReplyId),
     /// The store has a record of this key although the call waits here.
     Taken(CallKey),
@@ -136,8 +136,18 @@ pub struct ReleaseInput {
     /// The key of the lease or place.
     pub key: Option<CallKey>,
     pub(crate) what: GivenBack,
-    /// Nobody heard of the slot here: it is given back unless another replica has told it since.
+    /// The ticket that a place is named by.
+    pub(crate) place: Option<Box<TicketWire>>,
+    /// Nobody heard of the slot or place here: it is given back unless it was told or asked for again since, and where its call stood is
+    /// kept for a moment.
     pub(crate) is_unheard: bool,
+}
+
+impl ReleaseInput {
+    /// The record that it is about; a place that nobody heard of has none.
+    pub(crate) fn needs(&self) -> Option<CallKey> {
+        self.key.filter(|_| !self.is_unheard || matches!(self.what, GivenBack::Lease(_)))
+    }
 }
 
 /// What a release names.

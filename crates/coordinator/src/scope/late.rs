@@ -40,7 +40,7 @@ impl Scope {
             Input::Report(_, report) => {
                 [report.key, report.next_key()].into_iter().flatten().chain(report.families()).collect()
             }
-            Input::Release(_, release) => release.key.into_iter().collect(),
+            Input::Release(_, release) => release.needs().into_iter().collect(),
             Input::Recall(_, key, _) | Input::Taken(key) => vec![*key],
             Input::Leave(_) | Input::Settings(_) | Input::Drain | Input::HandOver(..) | Input::Inspect(_) | Input::Teach(_) => {
                 Vec::new()

@@ -97,7 +97,8 @@ impl Scope {
             }
             let serial: Serial = lease.serial;
             let what = GivenBack::Lease(serial);
-            Input::Release(number(), Box::new(ReleaseInput { target: target.clone(), key: Some(key), what, is_unheard: true }))
+            let release = ReleaseInput { target: target.clone(), key: Some(key), what, place: None, is_unheard: true };
+            Input::Release(number(), Box::new(release))
         });
         settled.collect()
     }

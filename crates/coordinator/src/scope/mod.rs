@@ -8,6 +8,7 @@ mod ask;
 mod bounds;
 mod effects;
 mod estimate;
+mod gone;
 mod input;
 mod late;
 mod lead;
@@ -142,6 +143,8 @@ pub struct Scope {
     watched: shadow::Tally,
     /// Whose quota answers were about.
     organisations: organisations::Organisations,
+    /// Callers that went without a word.
+    gone: gone::Gone,
 }
 
 impl std::fmt::Debug for dyn Settings {
@@ -193,6 +196,7 @@ impl Scope {
             line: paceline_core::shadow::Line::default(),
             watched: shadow::Tally::default(),
             organisations: organisations::Organisations::default(),
+            gone: gone::Gone::default(),
         }
     }
 
@@ -242,7 +246,7 @@ impl Scope {
                 let keys = [report.key, report.next_key()].into_iter().flatten();
                 return keys.filter(|key| !self.records.contains_key(key)).chain(families).collect();
             }
-            Input::Release(_, release) => [release.key, None],
+            Input::Release(_, release) => [release.needs(), None],
             Input::Recall(_, key, _) => return vec![*key],
             Input::Taken(key) => [Some(*key), None],
             Input::Leave(_) | Input::Settings(_) | Input::Drain | Input::HandOver(..) | Input::Inspect(_) | Input::Teach(_) => {
@@ -365,7 +369,7 @@ impl Scope {
     /// Takes what needs no store. Returns whether limits may have changed for calls that wait.
     fn take_local(&mut self, input: Input, now: FleetTime, fx: &mut Effects) -> bool {
         match input {
-            Input::Leave(reply) => self.leave(reply, now),
+            Input::Leave(reply) => self.go(reply, now),
             Input::Settings(settings) => {
                 self.settings = settings;
                 self.plans.clear();
@@ -404,6 +408,7 @@ impl Scope {
             flights.expire(now);
         }
         self.queue.forget_absent(now);
+        self.gone.expire(now);
         let second = second_after(now);
         while let Some(over) = self.record_ends.first_entry().filter(|entry| *entry.key() < second) {
             for key in over.remove() {
@@ -458,8 +463,12 @@ impl Scope {
         if self.mode_of(&call.input.request) != Mode::Enforce {
             self.through.push(ask.id);
         }
+        let (id, has_gone) = (ask.id, self.gone.take(call.reply));
         self.calls.insert(ask.id, call);
         self.queue.push(ask, now);
+        if has_gone {
+            self.leave_line(id, now);
+        }
     }
 
     /// Forgets a call that left the queue.
@@ -471,8 +480,8 @@ impl Scope {
         Some(call)
     }
 
-    /// The caller went away without a ticket: nobody waits there any more.
-    fn leave(&mut self, reply: ReplyId, now: FleetTime) {
+    /// A call that is answered otherwise, or taken again, leaves the line.
+    fn take_out(&mut self, reply: ReplyId, now: FleetTime) {
         if let Some(id) = self.by_reply.get(&reply).copied() {
             self.queue.remove(id, now);
             self.forget_call(id);

@@ -118,6 +118,10 @@ impl Scope {
 
     pub(super) fn release(&mut self, reply: ReplyId, input: Box<ReleaseInput>, now: FleetTime, fx: &mut Effects) {
         let released = match input.what {
+            GivenBack::Place(_) if input.is_unheard => {
+                let was_there = input.place.as_ref().is_some_and(|ticket| self.unheard_place(ticket, now));
+                return fx.answer(reply, Reply::Released(was_there), None);
+            }
             GivenBack::Place(stamp) => self.release_place(stamp, input.key, now, fx),
             GivenBack::Lease(_) => false,
         };
@@ -128,6 +132,9 @@ impl Scope {
         if record.answered {
             // It was sent: only the place it takes comes free.
             lease.charges.retain(|charge| charge.held);
+        }
+        if input.is_unheard {
+            self.unheard_slot(key, &record, now);
         }
         fx.bind(reply, Input::Release(reply, input));
         report::release(&mut self.value, &lease);
@@ -142,6 +149,7 @@ impl Scope {
 
     /// Gives a place back. Whoever is still held on it is let go with a ticket.
     fn release_place(&mut self, stamp: Serial, key: Option<CallKey>, now: FleetTime, fx: &mut Effects) -> bool {
+        key.into_iter().for_each(|key| self.gone.forget_place(key));
         let held = key.and_then(|key| self.by_key.get(&key)).copied();
         let was_held = held.is_some_and(|id| self.send_away(id, now, fx).is_some());
         self.queue.forget_place(stamp) || was_held
@@ -156,7 +164,7 @@ impl Scope {
             GivenBack::Lease(serial) => lease.serial == serial,
             GivenBack::Place(stamp) => lease.stamp == stamp && !record.answered,
         };
-        let is_meant = is_meant && !(input.is_unheard && record.was_told_again);
+        let is_meant = is_meant && !(input.is_unheard && (record.was_told_again || record.answered));
         is_meant.then(|| (key, (**record).clone()))
     }
 

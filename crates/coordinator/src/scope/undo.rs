@@ -22,7 +22,7 @@ impl Scope {
                 Undo::Input(input) => {
                     // What it put in line would be there twice.
                     if let Some(reply) = input.reply() {
-                        self.leave(reply, now);
+                        self.take_out(reply, now);
                         retaken.insert(reply);
                     }
                     again.push(input);
