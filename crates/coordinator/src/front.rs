@@ -16,7 +16,7 @@ use crate::actor::{Actor, INBOX, Message};
 use crate::api::{AcquireRequest, Answer, CallError, Denied, ReportAnswer, ReportRequest, Target};
 use crate::gauges::Gauges;
 use crate::history::Ledgers;
-use crate::inputs::{release_lease_input, release_ticket_input, report_input};
+use crate::inputs::{release_lease_input, release_ticket_input, report_input, unheard_input};
 use crate::lead::{Lead, LeadCell};
 use crate::metrics::Recorder;
 use crate::registry::Registry;
@@ -192,20 +192,18 @@ impl<S: Store> Coordinator<S> {
         self.release(release_lease_input(lease_id, &self.0.keyring)?).await
     }
 
-    /// Gives back a slot that could not be told to its caller, unless another replica has told it since.
-    pub async fn give_up_unheard(&self, lease_id: &str) {
-        if let Ok(Some(input)) = release_lease_input(lease_id, &self.0.keyring) {
-            // When the store is away the lease ends by itself.
-            let _ = self.release(Some(ReleaseInput { is_unheard: true, ..input })).await;
-        }
+    /// Gives back a slot that could not be told to its caller, unless it was told since. Whether it was there.
+    pub async fn give_up_unheard(&self, lease_id: &str) -> bool {
+        let input = release_lease_input(lease_id, &self.0.keyring).ok().flatten();
+        // When the store is away the lease ends by itself.
+        self.release(input.map(|input| ReleaseInput { is_unheard: true, ..input })).await.unwrap_or_default()
     }
 
-    /// Gives back a place that could not be told to its caller, unless it was asked for again since.
-    pub async fn give_up_unheard_place(&self, ticket: &[u8]) {
-        if let Ok(Some(input)) = release_ticket_input(ticket, &self.0.keyring) {
-            // When the store is away it is forgotten by itself.
-            let _ = self.release(Some(ReleaseInput { is_unheard: true, ..input })).await;
-        }
+    /// Gives back a place that could not be told to its caller, unless it was asked for again since. Whether it was there.
+    pub async fn give_up_unheard_place(&self, ticket: &[u8]) -> bool {
+        let input = release_ticket_input(ticket, &self.0.keyring).ok().flatten();
+        // When the store is away it is forgotten by itself.
+        self.release(input.map(|input| ReleaseInput { is_unheard: true, ..input })).await.unwrap_or_default()
     }
 
     /// Gives back a place in line; unknown places are no error.
@@ -474,13 +472,9 @@ impl<S: Store> Inner<S> {
 impl<S> Inner<S> {
     /// What gives back the slot or place in an answer that nobody heard.
     pub(crate) fn release_of(&self, unheard: &Reply) -> Option<Input> {
-        let input = match (unheard.lease_id(), unheard.ticket()) {
-            (Some(lease_id), _) => release_lease_input(lease_id, &self.keyring).ok()??,
-            (None, Some(ticket)) => release_ticket_input(ticket, &self.keyring).ok()??,
-            (None, None) => return None,
-        };
+        let input = unheard_input(unheard, &self.keyring)?;
         let id = self.next_reply.fetch_add(1, Ordering::Relaxed);
-        Some(Input::Release(id, Box::new(ReleaseInput { is_unheard: true, ..input })))
+        Some(Input::Release(id, Box::new(input)))
     }
 
     /// Among how many replicas a limit is divided while the store is away.

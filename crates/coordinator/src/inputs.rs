@@ -10,7 +10,7 @@ use prost::Message as _;
 
 use crate::api::{AcquireRequest, CallError, ReportRequest, Target};
 use crate::record::{CallKey, digest};
-use crate::scope::{AskInput, GivenBack, ReleaseInput, ReportInput, Served};
+use crate::scope::{AskInput, GivenBack, ReleaseInput, Reply, ReportInput, Served};
 use crate::settings::{AnswerParts, Settings};
 use crate::targets;
 use crate::token::{Keyring, Kind, Opened};
@@ -144,6 +144,16 @@ pub fn release_ticket_input(ticket: &[u8], keyring: &Keyring) -> Result<Option<R
         target: Target { provider: ticket.provider.clone(), account: ticket.account.clone(), model: String::new() },
         place: Some(Box::new(ticket)),
     }))
+}
+
+/// What gives back the slot or place in an answer that nobody heard; `None`: it holds none.
+pub fn unheard_input(unheard: &Reply, keyring: &Keyring) -> Option<ReleaseInput> {
+    let input = match (unheard.lease_id(), unheard.ticket()) {
+        (Some(lease_id), _) => release_lease_input(lease_id, keyring),
+        (None, Some(ticket)) => release_ticket_input(ticket, keyring),
+        (None, None) => return None,
+    };
+    Some(ReleaseInput { is_unheard: true, ..input.ok()?? })
 }
 
 impl ReportInput {

@@ -37,7 +37,7 @@ mod wire;
 pub use configured::Configured;
 pub use front::{Coordinator, Options};
 pub use history::ScopeHistory;
-pub use inputs::{ask_input, release_lease_input, release_ticket_input, report_input};
+pub use inputs::{ask_input, release_lease_input, release_ticket_input, report_input, unheard_input};
 pub use lead::Lead;
 pub use record::{CallKey, Kept, Record};
 pub use registry::FollowedConfig;

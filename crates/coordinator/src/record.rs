@@ -98,8 +98,8 @@ pub struct Record {
     pub(crate) is_over: bool,
     /// It ended because nobody used it: the key may be asked for again.
     pub(crate) was_released: bool,
-    /// The slot was told to another asker with its key: whoever did not hear of it cannot speak for that one.
-    pub(crate) was_told_again: bool,
+    /// How often its slot was told after the first time: nobody knows which of them was heard.
+    pub(crate) told_again: u32,
     /// The highest `seq` reported.
     pub(crate) seq: u32,
     /// Whether anything was reported: it was sent.
@@ -158,7 +158,7 @@ impl Record {
             paid_attempts: self.paid_attempts,
             verdict: self.verdict.map_or(0, wire::verdict_number),
             was_released: self.was_released,
-            was_told_again: self.was_told_again,
+            told_again: self.told_again,
             ask_print: self.print.to_vec(),
             delays: self.delays.iter().map(PartWire::from).collect(),
             shadow: self.shadow.as_deref().map(ShadowWire::from),
@@ -182,7 +182,7 @@ impl Record {
             print: stored.ask_print.as_slice().try_into().ok()?,
             is_over: stored.is_over,
             was_released: stored.was_released,
-            was_told_again: stored.was_told_again,
+            told_again: stored.told_again,
             seq: stored.seq,
             answered: stored.answered,
             has_begun: stored.has_begun,

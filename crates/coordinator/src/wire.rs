@@ -206,8 +206,8 @@ pub(crate) struct RecordWire {
     pub(crate) verdict: u32,
     #[prost(bool, tag = "11")]
     pub(crate) was_released: bool,
-    #[prost(bool, tag = "90")]
-    pub(crate) was_told_again: bool,
+    #[prost(uint32, tag = "90")]
+    pub(crate) told_again: u32,
     #[prost(bytes = "vec", tag = "12")]
     pub(crate) ask_print: Vec<u8>,
     #[prost(message, repeated, tag = "13")]

@@ -15,6 +15,7 @@ use tower::util::MapResponseLayer;
 
 use crate::error::ServeError;
 use crate::grpc::clarify;
+use crate::grpc::unheard::watch_over;
 
 /// Connections that may wait to be accepted: a whole fleet reconnects at once after a restart.
 const BACKLOG: u32 = 4_096;
@@ -77,6 +78,7 @@ pub(crate) fn serve_grpc(
             .http2_keepalive_interval(Some(PING_EVERY))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .http2_max_pending_accept_reset_streams(Some(MOST_PENDING_RESETS))
+            .layer(MapResponseLayer::new(watch_over))
             .layer(MapResponseLayer::new(clarify));
         let (router, stop) = (server.add_routes(routes.clone()), stopped(stop.clone()));
         tasks.spawn(async move {

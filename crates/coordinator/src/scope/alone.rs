@@ -187,7 +187,7 @@ impl Scope {
             lease: LeaseBody::of(lease),
             is_over: false,
             was_released: false,
-            was_told_again: false,
+            told_again: 0,
             seq: 0,
             answered: false,
             has_begun: false,

@@ -16,7 +16,7 @@ use super::alone::store_is_away;
 use super::bounds::{deny, refusal};
 use super::shadow::is_needless_retry;
 use super::used::kind_of;
-use super::{AskInput, Call, Effects, Event, Input, ReplyId, Scope, reply_to};
+use super::{AskInput, Call, Effects, Event, Input, Reply, ReplyId, Scope, reply_to};
 use crate::api::{Answer, CallError, DEFAULT_TENANT, Denied, FIRST_HOLD, ReportAnswer};
 use crate::record::{CallKey, Record};
 use crate::settings::Settings;
@@ -100,9 +100,8 @@ impl Scope {
         now: FleetTime,
         fx: &mut Effects,
     ) {
-        // Nobody waits for it any more, and it has no place yet.
-        if report.is_none() && self.gone.take(reply) {
-            return;
+        if report.is_none() && self.gone.has(reply) {
+            return self.ask_of_gone(reply, input, now, fx);
         }
         let plan = match self.plan(&input.request.target.model) {
             Ok(plan) => plan,
@@ -171,6 +170,17 @@ impl Scope {
             self.unread_asks.push(ask.id);
         }
         self.enqueue(ask, call, now);
+    }
+
+    /// An ask that nobody waits for any more and that has no place yet. A slot that it missed is given up all the same: it may have been
+    /// before, in a commit that was refused, and others have gone on from there.
+    fn ask_of_gone(&mut self, reply: ReplyId, input: &Arc<AskInput>, now: FleetTime, fx: &mut Effects) {
+        let record = self.records.get(&input.key);
+        if record.is_some_and(|record| matches!(meaning(record, input, now), Met::Missed)) {
+            fx.bind(reply, Input::Ask(reply, input.clone()));
+            self.give_up(input.key, now, fx);
+        }
+        fx.answer(reply, Reply::Answer(Err(CallError::Unavailable("its caller has gone".to_owned()))), None);
     }
 
     pub(super) fn line_up(
@@ -284,8 +294,8 @@ impl Scope {
             Met::Free => None,
             Met::Usable => {
                 let grant = self.grant_again(record, now);
-                if !record.was_told_again && record.shadow.is_none() && record.lease.mode == Mode::Enforce {
-                    let record = Record { was_told_again: true, ..(**record).clone() };
+                if record.shadow.is_none() && record.lease.mode == Mode::Enforce {
+                    let record = Record { told_again: record.told_again.saturating_add(1), ..(**record).clone() };
                     fx.bind(reply, Input::Ask(reply, input.clone()));
                     self.change_record(input.key, record, fx);
                 }
@@ -321,13 +331,13 @@ impl Scope {
                 fx.take_again(Input::Taken(key));
                 return self.give_up(key, now, fx);
             }
+            // The report was taken, and cannot be taken again: whoever has that slot has it from elsewhere, and who has not asks for it.
+            Met::Usable if call.report.is_some() => Err(CallError::AlreadyExists("it was told elsewhere".to_owned())),
             Met::Usable => {
-                let (grant, is_first) = (self.grant_again(record, now), !record.was_told_again && call.report.is_none());
-                let record = Record { was_told_again: true, ..(**record).clone() };
-                if is_first {
-                    fx.bind(call.reply, Input::Ask(call.reply, call.input.clone()));
-                    self.change_record(key, record, fx);
-                }
+                let grant = self.grant_again(record, now);
+                let record = Record { told_again: record.told_again.saturating_add(1), ..(**record).clone() };
+                fx.bind(call.reply, Input::Ask(call.reply, call.input.clone()));
+                self.change_record(key, record, fx);
                 Ok(Answer::Granted(Box::new(grant)))
             }
             Met::Refused(error) => Err(error),

@@ -38,7 +38,12 @@ struct Stood {
 }
 
 impl Gone {
-    /// Whether the caller of this has gone, which is asked once.
+    /// Whether the caller of this has gone.
+    pub(super) fn has(&self, reply: ReplyId) -> bool {
+        self.callers.contains(&reply)
+    }
+
+    /// The same, asked for the last time.
     pub(super) fn take(&mut self, reply: ReplyId) -> bool {
         self.callers.remove(&reply)
     }

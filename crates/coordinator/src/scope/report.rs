@@ -128,6 +128,13 @@ impl Scope {
         let Some((key, mut record)) = self.unused(&input, now) else {
             return fx.answer(reply, Reply::Released(released), None);
         };
+        if input.is_unheard && record.told_again > 0 {
+            // It was told once more, and that may have been heard.
+            record.told_again -= 1;
+            fx.bind(reply, Input::Release(reply, input));
+            self.change_record(key, record, fx);
+            return fx.answer(reply, Reply::Released(false), None);
+        }
         let mut lease = Lease { hold_until: record.hold_until, ..record.lease.lease() };
         if record.answered {
             // It was sent: only the place it takes comes free.
@@ -164,7 +171,8 @@ impl Scope {
             GivenBack::Lease(serial) => lease.serial == serial,
             GivenBack::Place(stamp) => lease.stamp == stamp && !record.answered,
         };
-        let is_meant = is_meant && !(input.is_unheard && (record.was_told_again || record.answered));
+        // Somebody reported of it, so it was heard.
+        let is_meant = is_meant && !(input.is_unheard && record.answered);
         is_meant.then(|| (key, (**record).clone()))
     }
 

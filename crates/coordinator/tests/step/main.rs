@@ -8,6 +8,7 @@ mod bounds;
 mod budgets;
 mod changes;
 mod files;
+mod gone;
 mod idempotency;
 mod laws;
 

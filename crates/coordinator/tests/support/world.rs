@@ -9,7 +9,7 @@ use paceline_coordinator::memory::{self, Memory};
 use paceline_coordinator::scope::{Event, Input, Reply, ReplyId, Scope};
 use paceline_coordinator::settings::Settings;
 use paceline_coordinator::token::Keyring;
-use paceline_coordinator::{CallKey, Record, ask_input, release_lease_input, release_ticket_input, report_input};
+use paceline_coordinator::{CallKey, Record, ask_input, release_lease_input, release_ticket_input, report_input, unheard_input};
 use paceline_core::units::{FleetTime, Span};
 use paceline_core::value::ScopeValue;
 use paceline_store::codec::{self, Header};
@@ -160,6 +160,13 @@ impl World {
         let input = release_ticket_input(ticket, &self.keyring)?.expect("a ticket of ours");
         let target = input.target.clone();
         Ok(self.tell(replica, &target, |id| Input::Release(id, Box::new(input))))
+    }
+
+    /// What gives back the slot or place in an answer that nobody heard.
+    pub(crate) fn unheard(&mut self, reply: &Reply) -> Option<Input> {
+        let input = unheard_input(reply, &self.keyring)?;
+        self.next_id += 1;
+        Some(Input::Release(self.next_id - 1, Box::new(input)))
     }
 
     /// The caller of `id` goes away.

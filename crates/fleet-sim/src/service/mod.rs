@@ -325,10 +325,7 @@ impl Service {
                 }
                 Some(Input::Report(id, Arc::new(input)))
             }
-            Message::Leave(id) => {
-                self.waiting.remove(&id);
-                Some(Input::Leave(id))
-            }
+            Message::Leave(id) => self.waiting.remove(&id).map(|_| Input::Leave(id)),
             Message::Release(lease_id) => {
                 let input = release_lease_input(&lease_id, &self.keyring).ok().flatten()?;
                 Some(Input::Release(self.fresh_id(), Box::new(input)))

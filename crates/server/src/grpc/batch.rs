@@ -9,6 +9,7 @@ use tokio::task::unconstrained;
 use tonic::Status;
 
 use super::desk::{Caller, Desk, Held};
+use super::unheard::{Holds, Untold};
 use super::{read, status};
 
 /// The bytes of details of all items' errors together; clients read 4 MiB, and a thousand items can be wrong in a dozen ways each.
@@ -23,8 +24,7 @@ pub(super) async fn acquire<S: Store>(
 ) -> Result<v1::AcquireBatchResponse, Status> {
     let hold = read::batch(batch.items.len(), batch.hold.as_ref())?.min(longest);
     // Looked at in their order for the first time, and none yields to the others then: so they stand in line in it.
-    let answers =
-        join_all(batch.items.into_iter().map(|item| unconstrained(desk.acquire(caller, item, Held::For(hold))))).await;
+    let answers = all(desk, batch.items.into_iter().map(|item| desk.acquire(caller, item, Held::For(hold)))).await;
     let mut details = Details::default();
     let item = |answer| v1::AcquireBatchItem {
         result: Some(match answer {
@@ -43,7 +43,7 @@ pub(super) async fn report<S: Store>(
     longest: Span,
 ) -> Result<v1::ReportBatchResponse, Status> {
     let hold = read::batch(batch.items.len(), batch.hold.as_ref())?.min(longest);
-    let answers = join_all(batch.items.into_iter().map(|item| unconstrained(desk.report(caller, item, Some(hold))))).await;
+    let answers = all(desk, batch.items.into_iter().map(|item| desk.report(caller, item, Some(hold)))).await;
     let mut details = Details::default();
     let item = |answer| v1::ReportBatchItem {
         result: Some(match answer {
@@ -52,6 +52,20 @@ pub(super) async fn report<S: Store>(
         }),
     };
     Ok(v1::ReportBatchResponse { items: answers.into_iter().map(item).collect() })
+}
+
+/// The answers of all, once the last one is there. Should the caller be gone by then, what the first ones hold is given back.
+async fn all<S: Store, A: Holds>(desk: &Desk<S>, calls: impl Iterator<Item = impl Future<Output = Result<A, Status>>>) -> Vec<Result<A, Status>> {
+    let kept = async |call| {
+        let answer: Result<A, Status> = unconstrained(call).await;
+        let untold = answer.as_ref().ok().and_then(|answer| Untold::of(desk, answer));
+        (answer, untold)
+    };
+    let told = |(answer, untold): (_, Option<Untold>)| {
+        untold.iter().for_each(Untold::told);
+        answer
+    };
+    join_all(calls.map(kept)).await.into_iter().map(told).collect()
 }
 
 /// What the details of errors have taken so far.

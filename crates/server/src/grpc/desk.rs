@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
+use super::unheard::{Left, Untold};
 use super::{read, status, write};
 use crate::listener::stopped;
 use crate::peers::{Link, NotThere, Peers, Sent, Way};
@@ -37,6 +38,15 @@ pub(crate) struct Caller {
     pub(crate) is_sent_on: bool,
     /// Which one.
     pub(crate) sent_on_by: Option<u32>,
+    /// Of a release: nobody heard of the slot or place.
+    pub(crate) is_unheard: bool,
+}
+
+impl Caller {
+    /// Said for this caller to another replica.
+    fn forwarded(&self) -> v1::Forwarded {
+        v1::Forwarded { identity: self.identity.clone(), unheard: self.is_unheard }
+    }
 }
 
 /// How long an answer may be held back.
@@ -131,6 +141,7 @@ impl<S: Store> Desk<S> {
                 Ok(api::Answer::Queued(queued)) if looks_again && !*self.draining.borrow() => asked.look_again(queued.ticket),
                 answer => {
                     let answer = answer.map_err(status::of_call)?;
+                    asked.elsewhere.take().into_iter().for_each(NotThere::leave_slots);
                     let is_degraded = self.coordinator.is_degraded(answer.target().unwrap_or(&asked.ask.target));
                     return Ok(write::acquire_response(&answer, is_degraded));
                 }
@@ -182,7 +193,10 @@ impl<S: Store> Desk<S> {
         match sent {
             Sent::Answered(answer) => {
                 let answer = answer?;
-                Ok(if self.comes_back(asked, &answer, &lead).await { None } else { Some(answer) })
+                let untold = Untold::of(self, &answer);
+                let comes_back = self.comes_back(asked, &answer, &lead).await;
+                untold.iter().for_each(Untold::told);
+                Ok(if comes_back { None } else { Some(answer) })
             }
             Sent::Not(not_there) => {
                 asked.count_down(until_decided);
@@ -262,7 +276,7 @@ impl<S: Store> Desk<S> {
             // It may have been taken there: then it is a repeated one here, and its answer is that of the first.
             Sent::Not(not_there) => {
                 let mut answer = self.report_here(caller, message, hold, true).await?;
-                drop(not_there);
+                not_there.leave_slots();
                 if answer.not_applied() == v1::NotApplied::Repeated {
                     (answer.applied, answer.not_applied) = (true, v1::NotApplied::Unspecified.into());
                 }
@@ -332,16 +346,36 @@ impl<S: Store> Desk<S> {
                 read::Released::Ticket(ticket) => self.coordinator.leads_of_ticket(ticket),
             });
             if let Way::To(link) = way
-                && let Sent::Answered(answer) = link.release(&caller.identity, message).await
+                && let Sent::Answered(answer) = link.release(caller.forwarded(), message).await
             {
                 return answer;
             }
         }
         let released = match what {
+            read::Released::Lease(lease_id) if caller.is_unheard => Ok(self.coordinator.give_up_unheard(&lease_id).await),
+            read::Released::Ticket(ticket) if caller.is_unheard => Ok(self.coordinator.give_up_unheard_place(&ticket).await),
             read::Released::Lease(lease_id) => self.coordinator.release_lease(&lease_id).await,
             read::Released::Ticket(ticket) => self.coordinator.release_ticket(&ticket).await,
         };
         Ok(v1::ReleaseResponse { released: released.map_err(status::of_call)? })
+    }
+
+    /// Gives back what nobody heard of, beside everything else. Where that does not work out, a slot ends by itself and a place is
+    /// forgotten.
+    pub(crate) fn give_back(&self, left: Vec<Left>) {
+        if left.is_empty() {
+            return;
+        }
+        let desk = self.clone();
+        let giving = async move {
+            let caller = Caller { is_unheard: true, ..Caller::default() };
+            for each in left {
+                let _ = desk.release(&caller, each.into()).await;
+            }
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(giving);
+        }
     }
 
     /// The ask that a report's `retry` stands for, to go on waiting with a ticket.
@@ -364,7 +398,9 @@ impl Asked {
 
     /// It was alone for a while: who leads by now, and does that one answer?
     fn look_again(&mut self, ticket: Vec<u8>) {
-        (self.ask.ticket, self.alone, self.elsewhere) = (Some(ticket), false, None);
+        (self.ask.ticket, self.alone) = (Some(ticket), false);
+        // It is asked for there again, with the same key.
+        self.elsewhere.take().into_iter().for_each(NotThere::leave_slots);
         self.count_down(self.ask.hold >= UNTIL_DECIDED);
     }
 

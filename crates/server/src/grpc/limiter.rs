@@ -7,6 +7,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::desk::{Caller, Desk, Held};
 use super::session::{self, Answers};
+use super::unheard::{Holds, Untold};
 use super::{batch, read};
 
 /// `paceline.v1.RateLimiter`. A dropped RPC drops its future with it, which leaves the line.
@@ -16,6 +17,14 @@ impl<S: Store> Limiter<S> {
     pub(crate) fn new(desk: Desk<S>) -> Self {
         Self(desk)
     }
+
+    /// An answer whose slots and places are given back when it does not get as far as the transport.
+    fn answered<A: Holds>(&self, answer: A) -> Response<A> {
+        let untold = Untold::of(&self.0, &answer);
+        let mut response = Response::new(answer);
+        untold.into_iter().for_each(|untold| drop(response.extensions_mut().insert(untold)));
+        response
+    }
 }
 
 #[tonic::async_trait]
@@ -24,11 +33,11 @@ impl<S: Store> RateLimiter for Limiter<S> {
 
     async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
         let held = Held::AsAsked(read::longest_hold_of(&request));
-        self.0.acquire(&Caller::default(), request.into_inner(), held).await.map(Response::new)
+        self.0.acquire(&Caller::default(), request.into_inner(), held).await.map(|answer| self.answered(answer))
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
-        self.0.report(&Caller::default(), request.into_inner(), None).await.map(Response::new)
+        self.0.report(&Caller::default(), request.into_inner(), None).await.map(|answer| self.answered(answer))
     }
 
     async fn release(&self, request: Request<v1::ReleaseRequest>) -> Result<Response<v1::ReleaseResponse>, Status> {
@@ -40,7 +49,8 @@ impl<S: Store> RateLimiter for Limiter<S> {
         request: Request<v1::AcquireBatchRequest>,
     ) -> Result<Response<v1::AcquireBatchResponse>, Status> {
         let longest = read::longest_hold_of(&request);
-        batch::acquire(&self.0, &Caller::default(), request.into_inner(), longest).await.map(Response::new)
+        let answer = batch::acquire(&self.0, &Caller::default(), request.into_inner(), longest).await;
+        answer.map(|answer| self.answered(answer))
     }
 
     async fn report_batch(
@@ -48,7 +58,8 @@ impl<S: Store> RateLimiter for Limiter<S> {
         request: Request<v1::ReportBatchRequest>,
     ) -> Result<Response<v1::ReportBatchResponse>, Status> {
         let longest = read::longest_hold_of(&request);
-        batch::report(&self.0, &Caller::default(), request.into_inner(), longest).await.map(Response::new)
+        let answer = batch::report(&self.0, &Caller::default(), request.into_inner(), longest).await;
+        answer.map(|answer| self.answered(answer))
     }
 
     async fn session(&self, request: Request<Streaming<v1::SessionRequest>>) -> Result<Response<Answers>, Status> {

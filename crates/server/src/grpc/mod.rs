@@ -10,6 +10,7 @@ mod read;
 mod read_laws;
 mod session;
 mod status;
+pub(crate) mod unheard;
 mod write;
 
 pub(crate) use admin::AdminService;

@@ -58,7 +58,15 @@ pub(crate) enum Sent<A> {
 /// A call that may still be under way there while it is decided here. It ends there when this is dropped.
 #[derive(Default)]
 pub(crate) struct NotThere {
-    _call: Option<Call>,
+    call: Option<Call>,
+}
+
+impl NotThere {
+    /// The call got its answer here: a slot that comes from there all the same is the very slot of whoever asks again with the same
+    /// key. Without this, such a slot is given back: the caller has gone.
+    pub(crate) fn leave_slots(self) {
+        drop(self.call.map(Call::leave_slots));
+    }
 }
 
 impl Link {
@@ -96,7 +104,7 @@ impl Link {
         hold: Option<Duration>,
     ) -> Sent<v1::AcquireResponse> {
         let arrives_by = Instant::now() + self.arrives_within;
-        let (mut call, first) = match self.first_answer(identity, Said::Acquire(ask), arrives_by).await {
+        let (mut call, first) = match self.first_answer(said_by(identity), Said::Acquire(ask), arrives_by).await {
             Ok(arrived) => arrived,
             Err(not_there) => return Sent::Not(not_there),
         };
@@ -125,7 +133,7 @@ impl Link {
 
     /// Sends a report on. Not answered, it may have been taken there all the same.
     pub(crate) async fn report(&self, identity: &str, report: v1::ReportRequest) -> Sent<v1::ReportResponse> {
-        match self.first_answer(identity, Said::Report(report), Instant::now() + self.arrives_within).await {
+        match self.first_answer(said_by(identity), Said::Report(report), Instant::now() + self.arrives_within).await {
             Ok((_, Answer::Report(answer))) => {
                 self.answered(answer.next.as_ref().is_some_and(|next| next.degraded));
                 Sent::Answered(Ok(answer))
@@ -137,8 +145,8 @@ impl Link {
     }
 
     /// Sends a release on.
-    pub(crate) async fn release(&self, identity: &str, release: v1::ReleaseRequest) -> Sent<v1::ReleaseResponse> {
-        match self.first_answer(identity, Said::Release(release), Instant::now() + self.arrives_within).await {
+    pub(crate) async fn release(&self, caller: v1::Forwarded, release: v1::ReleaseRequest) -> Sent<v1::ReleaseResponse> {
+        match self.first_answer(caller, Said::Release(release), Instant::now() + self.arrives_within).await {
             Ok((_, Answer::Release(answer))) => {
                 self.answered(false);
                 Sent::Answered(Ok(answer))
@@ -149,11 +157,16 @@ impl Link {
         }
     }
 
-    async fn first_answer(&self, identity: &str, said: Said, arrives_by: Instant) -> Result<(Call, Answer), NotThere> {
+    async fn first_answer(
+        &self,
+        caller: v1::Forwarded,
+        said: Said,
+        arrives_by: Instant,
+    ) -> Result<(Call, Answer), NotThere> {
         let mut call = None;
         let heard = timeout_at(arrives_by, async {
             let wire = self.wire().await?;
-            let call = call.insert(wire.say(identity, said).await?);
+            let call = call.insert(wire.say(caller, said).await?);
             call.hear().await
         });
         match heard.await {
@@ -214,7 +227,7 @@ impl Link {
         self.health().failed(Instant::now(), &mut rand::rng());
         self.telemetry.forwarded(Forwarded::Unanswered);
         self.lost(&format!("no answer within {} ms", self.arrives_within.as_millis()));
-        NotThere { _call: call.map(Call::leave_slots) }
+        NotThere { call }
     }
 
     fn broken(&self) -> NotThere {
@@ -271,4 +284,8 @@ impl Link {
     fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn said_by(identity: &str) -> v1::Forwarded {
+    v1::Forwarded { identity: identity.to_owned(), unheard: false }
 }

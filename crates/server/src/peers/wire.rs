@@ -9,7 +9,6 @@ use paceline_proto::v1;
 use paceline_proto::v1::acquire_response::Outcome;
 use paceline_proto::v1::admin_client::AdminClient;
 use paceline_proto::v1::rate_limiter_client::RateLimiterClient;
-use paceline_proto::v1::release_request::What;
 use paceline_proto::v1::session_request::Call as Said;
 use paceline_proto::v1::session_response::Answer;
 use tokio::sync::mpsc;
@@ -21,6 +20,7 @@ use tonic::{Request, Status, Streaming};
 
 use super::proof::METADATA;
 use crate::grpc::bounds::MOST_MESSAGE_BYTES;
+use crate::grpc::unheard::Holds as _;
 
 /// Calls that may wait to be written before those that come then wait for room.
 const OUTBOX: usize = 1_024;
@@ -47,7 +47,7 @@ struct Calls(Mutex<Option<HashMap<u64, Waiter>>>);
 enum Waiter {
     /// Somebody listens.
     Listening(mpsc::UnboundedSender<Answer>),
-    /// The caller is gone: a slot that comes for it is given back.
+    /// The caller is gone: a slot or place that comes for it is given back.
     Gone,
 }
 
@@ -94,15 +94,15 @@ impl Wire {
     }
 
     /// Says something on behalf of a caller; `None`: the Session is over.
-    pub(super) async fn say(self: &Arc<Self>, identity: &str, said: Said) -> Option<Call> {
+    pub(super) async fn say(self: &Arc<Self>, caller: v1::Forwarded, said: Said) -> Option<Call> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (hear, hears) = mpsc::unbounded_channel();
+        // A caller that goes while there is no room has said nothing.
+        let room = self.says.reserve().await.ok()?;
         self.calls.lock().as_mut()?.insert(id, Waiter::Listening(hear));
-        let call = Call { wire: self.clone(), id, hears, is_over: false, leaves_slots: false };
-        let forwarded = Some(v1::Forwarded { identity: identity.to_owned() });
-        let request = v1::SessionRequest { correlation_id: id, call: Some(said), forwarded, ..v1::SessionRequest::default() };
-        self.says.send(request).await.ok()?;
-        Some(call)
+        let (call, forwarded) = (Some(said), Some(caller));
+        room.send(v1::SessionRequest { correlation_id: id, call, forwarded, ..v1::SessionRequest::default() });
+        Some(Call { wire: self.clone(), id, hears, is_over: false, leaves_slots: false })
     }
 }
 
@@ -150,7 +150,7 @@ impl Drop for Call {
             v1::SessionRequest {
                 correlation_id: self.id,
                 call: cancel,
-                forwarded: forwarded(),
+                forwarded: Some(v1::Forwarded::default()),
                 ..v1::SessionRequest::default()
             },
         );
@@ -162,7 +162,7 @@ impl Calls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands over an answer. False: nobody listens, and a slot in it is to be given back.
+    /// Hands over an answer. False: nobody listens, and what it holds is to be given back.
     fn hand_over(&self, id: u64, answer: &Answer) -> bool {
         let mut calls = self.lock();
         let Some(calls) = calls.as_mut() else { return true };
@@ -214,24 +214,15 @@ pub(super) fn is_last_to_ask(answer: &v1::AcquireResponse) -> bool {
     !matches!(&answer.outcome, Some(Outcome::Queued(queued)) if queued.ticket.is_empty())
 }
 
-/// Gives back the slot in an answer that nobody hears.
+/// Gives back the slot or place in an answer that nobody hears.
 fn give_back(says: &mpsc::Sender<v1::SessionRequest>, answer: &Answer) {
-    let granted = match answer {
-        Answer::Acquire(answer) => Some(answer),
-        Answer::Report(answer) => answer.next.as_ref(),
-        _ => None,
-    };
-    if let Some(Outcome::Grant(grant)) = granted.and_then(|answer| answer.outcome.as_ref()) {
-        let what = Some(What::LeaseId(grant.lease_id.clone()));
+    for left in answer.left() {
         // Nobody waits for its answer, so its number needs to be nobody's only.
         let correlation_id = u64::MAX - u64::from(rand::random::<u32>());
-        let call = Some(Said::Release(v1::ReleaseRequest { what }));
-        say_later(says, v1::SessionRequest { correlation_id, call, forwarded: forwarded(), ..v1::SessionRequest::default() });
+        let call = Some(Said::Release(left.into()));
+        let forwarded = Some(v1::Forwarded { unheard: true, ..v1::Forwarded::default() });
+        say_later(says, v1::SessionRequest { correlation_id, call, forwarded, ..v1::SessionRequest::default() });
     }
-}
-
-fn forwarded() -> Option<v1::Forwarded> {
-    Some(v1::Forwarded::default())
 }
 
 /// Says something without waiting; where there is no room, as soon as there is.

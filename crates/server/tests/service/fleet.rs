@@ -287,7 +287,7 @@ struct Replica {
 
 impl Replica {
     async fn say(&mut self, identity: Option<&str>, call: Call) -> Answer {
-        let forwarded = identity.map(|identity| Forwarded { identity: identity.into() });
+        let forwarded = identity.map(|identity| Forwarded { identity: identity.into(), unheard: false });
         self.says
             .send(SessionRequest { correlation_id: 1, call: Some(call), forwarded, ..SessionRequest::default() })
             .await

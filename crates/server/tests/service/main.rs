@@ -8,6 +8,7 @@ mod batches;
 mod bundles;
 mod calls;
 mod fleet;
+mod gone;
 mod history;
 mod learned;
 mod leaving;

@@ -158,7 +158,7 @@ async fn what_is_wrong_with_one_call_ends_nothing_else() {
     let error = stream.hear_error(2).await;
     assert!(error.message.contains("correlation_id"), "{error:?}");
     // Nobody says on whose behalf it calls.
-    let forwarded = Some(Forwarded { identity: "somebody-else".into() });
+    let forwarded = Some(Forwarded { identity: "somebody-else".into(), unheard: false });
     let call = Some(Call::Acquire(ask("e", "m")));
     stream.says.send(SessionRequest { correlation_id: 6, call, forwarded, ..SessionRequest::default() }).await.unwrap();
     let error = stream.hear_error(6).await;

@@ -13,13 +13,15 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio_stream::Stream;
 use tonic::Status;
 
+use crate::grpc::unheard::{GiveBack, Holds};
+
 /// Answers that wait for the caller to read.
 pub(crate) const OUTBOX: usize = 256;
 
 /// A message with more answers than one is not filled beyond this many bytes.
 const FULL: usize = 256 * 1024;
 
-/// Where a stream's answers are put; its copies are the same outbox.
+/// Where a stream's answers are put; its copies are the same outbox. What is in here when nobody reads any more is given back.
 #[derive(Clone)]
 pub(super) struct Outbox {
     sender: mpsc::Sender<SessionResponse>,
@@ -37,22 +39,23 @@ struct About {
 pub(crate) struct Answers {
     receiver: mpsc::Receiver<SessionResponse>,
     about: Arc<About>,
+    give_back: GiveBack,
 }
 
-pub(super) fn channel() -> (Outbox, Answers) {
+pub(super) fn channel(give_back: GiveBack) -> (Outbox, Answers) {
     let (sender, receiver) = mpsc::channel(OUTBOX);
     let about = Arc::new(About::default());
-    (Outbox { sender, about: about.clone() }, Answers { receiver, about })
+    (Outbox { sender, about: about.clone() }, Answers { receiver, about, give_back })
 }
 
 impl Outbox {
-    /// Puts an answer in, once there is room. False: nobody will read it.
-    pub(super) async fn send(&self, answer: SessionResponse) -> bool {
-        self.sender.send(answer).await.is_ok()
+    /// Room for an answer, once there is some. `None`: nobody will read it.
+    pub(super) async fn room(&self) -> Option<Permit<'_, SessionResponse>> {
+        self.sender.reserve().await.ok()
     }
 
     /// Room for an answer, where there is some now.
-    pub(super) fn room(&self) -> Result<Permit<'_, SessionResponse>, TrySendError<()>> {
+    pub(super) fn room_now(&self) -> Result<Permit<'_, SessionResponse>, TrySendError<()>> {
         self.sender.try_reserve()
     }
 
@@ -82,6 +85,26 @@ impl Answers {
         {
             bytes += next.encoded_len();
             first.more.push(next);
+        }
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        // Closed, it still gets what somebody has room for already.
+        self.receiver.close();
+        let (_, closed) = mpsc::channel(1);
+        let mut unread = std::mem::replace(&mut self.receiver, closed);
+        let give_back = self.give_back.clone();
+        let giving = async move {
+            let mut left = Vec::new();
+            while let Some(unread) = unread.recv().await {
+                left.extend(unread.answer.iter().flat_map(Holds::left));
+            }
+            give_back(left);
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(giving);
         }
     }
 }

@@ -17,6 +17,7 @@ use super::answers::Outbox;
 use super::renewals::Lease;
 use crate::grpc::desk::{ARRIVED_AFTER, Caller, Desk, Held};
 use crate::grpc::status;
+use crate::grpc::unheard::Holds as _;
 
 /// A call that is under way.
 pub(super) type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
@@ -41,9 +42,9 @@ pub(super) async fn run<S: Store>(
     outbox: Outbox,
     id: u64,
     call: Call,
-    cancelled: oneshot::Receiver<()>,
+    mut cancelled: oneshot::Receiver<()>,
 ) -> Ended {
-    let lease = touched(&call);
+    let (lease, is_ask, back) = (touched(&call), matches!(call, Call::Acquire(_)), desk.clone());
     let work = async {
         match call {
             Call::Acquire(ask) if caller.is_sent_on => {
@@ -55,15 +56,37 @@ pub(super) async fn run<S: Store>(
             Call::Cancel(_) => Err(Status::internal("a cancel is no call")),
         }
     };
-    let answer = tokio::select! {
-        biased; // what is decided is told, also when a cancel came meanwhile
-        answer = work => answer,
-        Ok(()) = cancelled => Err(Status::new(Code::Cancelled, "it has left the line, as it was told to; no grant follows")),
+    let answer = match is_ask {
+        // What it was decided meanwhile is given back as it is dropped: nobody was told.
+        true => tokio::select! {
+            biased;
+            Ok(()) = &mut cancelled => Err(has_left()),
+            answer = work => answer,
+        },
+        // What was reported or given back was taken, and is told.
+        false => tokio::select! {
+            biased;
+            answer = work => answer,
+            Ok(()) = &mut cancelled => Err(has_left()),
+        },
+    };
+    let answer = match answer {
+        // The slot that a report asked for, decided in the same moment.
+        Ok(slot @ Answer::Acquire(_)) if cancelled.try_recv().is_ok() => {
+            back.give_back(slot.left());
+            Err(has_left())
+        }
+        answer => answer,
     };
     match answer {
         Ok(answer) => Ended::Call { id, answer: Box::new(answer), lease },
         Err(error) => Ended::Call { id, answer: Box::new(Answer::Error(status::as_message(&error))), lease: None },
     }
+}
+
+/// The last word to a call that was cancelled.
+fn has_left() -> Status {
+    Status::new(Code::Cancelled, "it has left the line, as it was told to; no grant follows")
 }
 
 /// Renews a lease in the name of its worker, who is there as long as the stream is.
@@ -148,7 +171,9 @@ async fn report<S: Store>(
 
 /// An answer that is not the last one. That nobody reads it any more is noticed elsewhere.
 async fn tell(outbox: &Outbox, id: u64, answer: Answer) {
-    outbox.send(v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() }).await;
+    if let Some(room) = outbox.room().await {
+        room.send(v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() });
+    }
 }
 
 /// The lease that a call is about, as far as its answer does not name it.

@@ -12,6 +12,7 @@ mod renewals;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
@@ -20,7 +21,6 @@ use paceline_proto::v1;
 use paceline_proto::v1::session_request::Call;
 use paceline_proto::v1::session_response::Answer;
 use paceline_store::Store;
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{oneshot, watch};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -33,6 +33,7 @@ use self::renewals::Renewals;
 use super::bounds::{MOST_ITEMS, MOST_SESSION_CALLS};
 use super::desk::{Caller, Desk};
 use super::status;
+use super::unheard::{Holds as _, Left};
 use crate::listener::stopped;
 
 /// Answers that nobody reads for this long end the stream.
@@ -46,7 +47,8 @@ const MOST_RENEWALS: usize = 64;
 
 /// Serves a stream in a task of its own, until the caller ends it or is gone.
 pub(super) fn open<S: Store>(desk: Desk<S>, caller: Caller, requests: Streaming<v1::SessionRequest>) -> Answers {
-    let (outbox, answers) = answers::channel();
+    let back = desk.clone();
+    let (outbox, answers) = answers::channel(Arc::new(move |left| back.give_back(left)));
     let draining = desk.draining();
     let session = Session {
         desk,
@@ -84,9 +86,20 @@ enum End {
 impl<S: Store> Session<S> {
     async fn serve(mut self, mut requests: Streaming<v1::SessionRequest>, draining: watch::Receiver<bool>) {
         let end = self.turn(&mut requests, draining).await;
+        self.leave_nothing_behind();
         if let Err(End::With(status)) = end {
             self.outbox.end(status);
         }
+    }
+
+    /// Gives back what nobody is told any more, and slots that crossed their cancel and were not given back.
+    fn leave_nothing_behind(&mut self) {
+        let unsaid = self.late.drain(..).flat_map(|ended| match ended {
+            Ended::Call { answer, .. } => answer.left(),
+            Ended::Renewed { .. } | Ended::Nothing => Vec::new(),
+        });
+        let crossed = self.renewals.left_behind().map(|lease_id| Left::Slot(lease_id.to_string()));
+        self.desk.give_back(unsaid.chain(crossed).collect());
     }
 
     /// The loop; it only ever ends with a reason.
@@ -144,7 +157,9 @@ impl<S: Store> Session<S> {
             return Err(End::With(status::invalid("call", said)));
         };
         let caller = match message.forwarded {
-            Some(v1::Forwarded { identity }) if self.caller.is_sent_on => Caller { identity, ..self.caller.clone() },
+            Some(v1::Forwarded { identity, unheard }) if self.caller.is_sent_on => {
+                Caller { identity, is_unheard: unheard, ..self.caller.clone() }
+            }
             None if !self.caller.is_sent_on => self.caller.clone(),
             Some(_) => {
                 return self.refuse(id, &status::invalid("forwarded", "is said between replicas only; leave it out")).await;
@@ -157,8 +172,13 @@ impl<S: Store> Session<S> {
         };
         if matches!(call, Call::Cancel(_)) {
             // One that has had its last answer is not answered again.
-            if let Some(cancel) = self.calls.get_mut(&id).and_then(Option::take) {
-                let _ = cancel.send(());
+            match self.calls.get_mut(&id) {
+                Some(call) => {
+                    if let Some(cancel) = call.take() {
+                        let _ = cancel.send(());
+                    }
+                }
+                None => self.renewals.cancelled(id),
             }
             return Ok(());
         }
@@ -185,7 +205,7 @@ impl<S: Store> Session<S> {
                 self.calls.remove(&id);
                 // Another replica renews what its callers hold.
                 if !self.caller.is_sent_on {
-                    self.renewals.note(lease, &answer, Instant::now());
+                    self.renewals.note(id, lease, &answer, Instant::now());
                 }
                 self.tell(id, *answer).await
             }
@@ -217,33 +237,38 @@ impl<S: Store> Session<S> {
     }
 
     async fn tell(&mut self, id: u64, answer: Answer) -> Result<(), End> {
-        let response = v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() };
-        match self.outbox.room() {
+        match self.outbox.room_now() {
             Ok(room) => {
-                room.send(response);
-                return Ok(());
+                room.send(v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() });
+                Ok(())
             }
-            Err(TrySendError::Closed(())) => return Err(End::Done),
-            Err(TrySendError::Full(())) => {}
+            // Boxed: most answers need no room for it.
+            Err(_) => Box::pin(self.tell_when_read(id, answer)).await,
         }
-        Box::pin(self.tell_when_read(response)).await
     }
 
     /// Calls go on meanwhile: they wait for room too, and who is given some and is not awake would keep it from everybody.
-    async fn tell_when_read(&mut self, response: v1::SessionResponse) -> Result<(), End> {
+    async fn tell_when_read(&mut self, id: u64, answer: Answer) -> Result<(), End> {
         let Self { outbox, running, late, .. } = self;
-        let mut sending = pin!(timeout(MOST_STALL, outbox.send(response)));
-        let sent = loop {
+        let mut room = pin!(timeout(MOST_STALL, outbox.room()));
+        let room = loop {
             tokio::select! {
                 biased;
-                sent = &mut sending => break sent,
+                room = &mut room => break room,
                 Some(ended) = running.next() => late.push_back(ended),
             }
         };
-        match sent {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(End::Done),
+        match room {
+            Ok(Some(room)) => {
+                room.send(v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() });
+                Ok(())
+            }
+            Ok(None) => {
+                self.desk.give_back(answer.left());
+                Err(End::Done)
+            }
             Err(_) => {
+                self.desk.give_back(answer.left());
                 tracing::warn!(
                     identity = self.caller.identity, calls = self.calls.len(), after = ?MOST_STALL,
                     "a Session ends because its answers are not read; its leases are not renewed any more"

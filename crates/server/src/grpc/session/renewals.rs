@@ -1,6 +1,6 @@
 //! The leases of a stream, and when each is renewed next: whoever is connected need not say that its calls still run.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use tokio::time::Instant;
 
 /// The most leases of one stream that are renewed; those that come later are for their workers to renew.
 const MOST_LEASES: usize = 100_000;
+/// The most calls of which it is remembered which slot they were told.
+const MOST_UNUSED: usize = 4_096;
 /// No lease is renewed more often than this.
 const LEAST_PERIOD: Duration = Duration::from_millis(100);
 
@@ -29,11 +31,18 @@ pub(super) enum Lease {
 pub(super) struct Renewals {
     by_lease: HashMap<Arc<str>, (Instant, Duration)>,
     by_time: BTreeSet<(Instant, Arc<str>)>,
+    /// Slots that were told and of which nothing was said yet, by the number of their call.
+    unused: HashMap<u64, Arc<str>>,
+    /// Those whose call was cancelled: the cancel and the slot have crossed.
+    crossed: HashSet<Arc<str>>,
 }
 
 impl Renewals {
     /// Notes what a call's last answer means for leases: a grant begins one, a report goes on with one or ends it.
-    pub(super) fn note(&mut self, lease: Option<Lease>, answer: &Answer, now: Instant) {
+    pub(super) fn note(&mut self, call: u64, lease: Option<Lease>, answer: &Answer, now: Instant) {
+        if let Some(Lease::Reported(lease) | Lease::Released(lease)) = &lease {
+            self.crossed.remove(lease);
+        }
         match (lease, answer) {
             (Some(Lease::Reported(lease)), Answer::Report(told)) => {
                 self.renewed(&lease, told.ttl.as_ref().map(span), now);
@@ -45,8 +54,8 @@ impl Renewals {
             _ => {}
         }
         match answer {
-            Answer::Acquire(answer) => self.granted(answer, now),
-            Answer::Report(v1::ReportResponse { next: Some(answer), .. }) => self.granted(answer, now),
+            Answer::Acquire(answer) => self.granted(call, answer, now),
+            Answer::Report(v1::ReportResponse { next: Some(answer), .. }) => self.granted(call, answer, now),
             _ => {}
         }
     }
@@ -82,13 +91,30 @@ impl Renewals {
         due
     }
 
-    fn granted(&mut self, answer: &v1::AcquireResponse, now: Instant) {
+    /// A call was cancelled that had its last answer already: a slot in it is not used, and its caller gives it back as soon as it hears.
+    pub(super) fn cancelled(&mut self, call: u64) {
+        let told = self.unused.get(&call).filter(|lease| self.by_lease.contains_key(*lease));
+        self.crossed.extend(told.cloned());
+    }
+
+    /// The slots that crossed a cancel and were not given back, now that the stream is over.
+    pub(super) fn left_behind(&mut self) -> impl Iterator<Item = Arc<str>> {
+        let Self { crossed, by_lease, .. } = self;
+        crossed.drain().filter(|lease| by_lease.contains_key(lease))
+    }
+
+    fn granted(&mut self, call: u64, answer: &v1::AcquireResponse, now: Instant) {
         let Some(Outcome::Grant(grant)) = &answer.outcome else { return };
         // What is let through unseen holds nothing.
         let Some(ttl) = grant.ttl.as_ref().filter(|_| answer.mode() != v1::Mode::Off) else { return };
         let (wait, period) = (grant.wait.as_ref().map_or(Span::ZERO, span), period_of(span(ttl)));
         let lease: Arc<str> = Arc::from(grant.lease_id.as_str());
         self.forget(&lease);
+        // Numbers are used again, and a cancel comes soon: the last few are enough.
+        if self.unused.len() >= MOST_UNUSED {
+            self.unused.clear();
+        }
+        self.unused.insert(call, lease.clone());
         self.plan(lease, now + wait.to_duration() + period, period);
     }
 
@@ -141,15 +167,15 @@ mod tests {
     fn a_lease_is_renewed_each_third_of_its_ttl_until_it_is_over() {
         let (mut renewals, start) = (Renewals::default(), Instant::now());
         let lease: Arc<str> = Arc::from("a");
-        renewals.note(None, &grant("a", 3, 60), start);
+        renewals.note(1, None, &grant("a", 3, 60), start);
         assert_eq!(renewals.next_at(), Some(after(start, 23)), "counted from when it is sent");
         assert!(renewals.due(after(start, 22), 9).is_empty());
         assert_eq!(renewals.due(after(start, 23), 9), [Arc::<str>::from("a")]);
         assert_eq!(renewals.next_at(), Some(after(start, 43)), "also when nothing is heard of it");
         // A report of the worker does the same.
-        renewals.note(Some(Lease::Reported(lease.clone())), &reported(Some(60)), after(start, 30));
+        renewals.note(1, Some(Lease::Reported(lease.clone())), &reported(Some(60)), after(start, 30));
         assert_eq!(renewals.next_at(), Some(after(start, 50)));
-        renewals.note(Some(Lease::Reported(lease.clone())), &reported(None), after(start, 31));
+        renewals.note(1, Some(Lease::Reported(lease.clone())), &reported(None), after(start, 31));
         assert_eq!(renewals.next_at(), None);
         assert!(renewals.by_lease.is_empty());
     }
@@ -157,20 +183,36 @@ mod tests {
     #[test]
     fn leases_end_with_their_release_and_with_what_follows_them() {
         let (mut renewals, start) = (Renewals::default(), Instant::now());
-        renewals.note(None, &grant("a", 0, 60), start);
-        renewals.note(Some(Lease::Released(Arc::from("a"))), &Answer::Release(v1::ReleaseResponse { released: true }), start);
+        renewals.note(1, None, &grant("a", 0, 60), start);
+        renewals.note(1, Some(Lease::Released(Arc::from("a"))), &Answer::Release(v1::ReleaseResponse { released: true }), start);
         assert_eq!(renewals.next_at(), None);
-        renewals.note(None, &grant("b", 0, 60), start);
-        renewals.note(Some(Lease::Reported(Arc::from("b"))), &grant("c", 0, 30), start);
+        renewals.note(1, None, &grant("b", 0, 60), start);
+        renewals.note(1, Some(Lease::Reported(Arc::from("b"))), &grant("c", 0, 30), start);
         assert_eq!(renewals.due(after(start, 60), 9), [Arc::<str>::from("c")]);
     }
 
     #[test]
     fn many_are_taken_a_part_at_a_time_and_the_bound_holds() {
         let (mut renewals, start) = (Renewals::default(), Instant::now());
-        (0..MOST_LEASES + 10).for_each(|number| renewals.note(None, &grant(&number.to_string(), 0, 60), start));
+        (0..MOST_LEASES + 10).for_each(|number| renewals.note(1, None, &grant(&number.to_string(), 0, 60), start));
         assert_eq!(renewals.by_time.len(), MOST_LEASES);
         assert_eq!(renewals.due(after(start, 20), 64).len(), 64);
         assert_eq!(renewals.by_time.len(), MOST_LEASES);
+    }
+
+    #[test]
+    fn a_slot_that_crossed_a_cancel_is_left_behind_unless_its_caller_gave_it_back() {
+        let (mut renewals, start) = (Renewals::default(), Instant::now());
+        for (call, lease) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
+            renewals.note(call, None, &grant(lease, 0, 60), start);
+        }
+        [1, 2, 3, 3, 9].into_iter().for_each(|call| renewals.cancelled(call));
+        renewals.note(5, Some(Lease::Released(Arc::from("b"))), &Answer::Release(v1::ReleaseResponse { released: true }), start);
+        renewals.note(6, Some(Lease::Reported(Arc::from("c"))), &reported(Some(60)), start);
+        assert_eq!(renewals.left_behind().collect::<Vec<_>>(), [Arc::<str>::from("a")], "d was not cancelled, and c is in use");
+        for call in 0..2 * MOST_UNUSED as u64 {
+            renewals.note(call, None, &grant(&call.to_string(), 0, 60), start);
+        }
+        assert!(renewals.unused.len() <= MOST_UNUSED);
     }
 }
