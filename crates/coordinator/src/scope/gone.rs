@@ -144,8 +144,7 @@ impl Scope {
         }
         let wire = record.lease.wire();
         let lease = wire::lease_of(&wire);
-        let past =
-            Past { stamp: Some(lease.stamp), history: history_after(&lease), ran_at: wire.ran_at, ..Past::default() };
+        let past = Past { stamp: Some(lease.stamp), history: history_after(&lease), ran_at: wire.ran_at, ..Past::default() };
         self.gone.keep(key, past, None, now);
     }
 }

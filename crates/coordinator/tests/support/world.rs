@@ -9,7 +9,9 @@ use paceline_coordinator::memory::{self, Memory};
 use paceline_coordinator::scope::{Event, Input, Reply, ReplyId, Scope};
 use paceline_coordinator::settings::Settings;
 use paceline_coordinator::token::Keyring;
-use paceline_coordinator::{CallKey, Record, ask_input, release_lease_input, release_ticket_input, report_input, unheard_input};
+use paceline_coordinator::{
+    CallKey, Record, ask_input, release_lease_input, release_ticket_input, report_input, unheard_input,
+};
 use paceline_core::units::{FleetTime, Span};
 use paceline_core::value::ScopeValue;
 use paceline_store::codec::{self, Header};

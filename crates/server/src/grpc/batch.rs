@@ -55,7 +55,10 @@ pub(super) async fn report<S: Store>(
 }
 
 /// The answers of all, once the last one is there. Should the caller be gone by then, what the first ones hold is given back.
-async fn all<S: Store, A: Holds>(desk: &Desk<S>, calls: impl Iterator<Item = impl Future<Output = Result<A, Status>>>) -> Vec<Result<A, Status>> {
+async fn all<S: Store, A: Holds>(
+    desk: &Desk<S>,
+    calls: impl Iterator<Item = impl Future<Output = Result<A, Status>>>,
+) -> Vec<Result<A, Status>> {
     let kept = async |call| {
         let answer: Result<A, Status> = unconstrained(call).await;
         let untold = answer.as_ref().ok().and_then(|answer| Untold::of(desk, answer));

@@ -157,12 +157,7 @@ impl Link {
         }
     }
 
-    async fn first_answer(
-        &self,
-        caller: v1::Forwarded,
-        said: Said,
-        arrives_by: Instant,
-    ) -> Result<(Call, Answer), NotThere> {
+    async fn first_answer(&self, caller: v1::Forwarded, said: Said, arrives_by: Instant) -> Result<(Call, Answer), NotThere> {
         let mut call = None;
         let heard = timeout_at(arrives_by, async {
             let wire = self.wire().await?;

@@ -94,7 +94,7 @@ async fn a_stream_that_breaks_among_cancels_leaves_nothing() {
 
 #[tokio::test]
 async fn slots_that_nobody_has_read_are_given_back_as_their_stream_breaks() {
-    const CALLS: u64 = 200;
+    const CALLS: u64 = 300;
     let service = service().await;
     // What it does not read stays with the service.
     let endpoint = Endpoint::from_shared(format!("http://{}", service.grpc)).unwrap().initial_stream_window_size(4_096);
@@ -104,8 +104,8 @@ async fn slots_that_nobody_has_read_are_given_back_as_their_stream_breaks() {
     }
     until("all are decided", async || service.scope().await.in_flight == CALLS + 1).await;
     drop(stream);
-    // But for the few that had gone into the connection: of those nobody knows.
-    until("the others are given back", async || service.scope().await.in_flight < 30).await;
+    // But for those that had gone into the connection, some 64 KiB: of them nobody knows.
+    until("the others are given back", async || service.scope().await.in_flight < CALLS / 2).await;
     until("nobody is counted in line", async || service.waiting().await == 0).await;
     // They were not used: the same calls get slots again.
     let mut stream = Stream::open(&service).await;

@@ -184,7 +184,12 @@ mod tests {
     fn leases_end_with_their_release_and_with_what_follows_them() {
         let (mut renewals, start) = (Renewals::default(), Instant::now());
         renewals.note(1, None, &grant("a", 0, 60), start);
-        renewals.note(1, Some(Lease::Released(Arc::from("a"))), &Answer::Release(v1::ReleaseResponse { released: true }), start);
+        renewals.note(
+            1,
+            Some(Lease::Released(Arc::from("a"))),
+            &Answer::Release(v1::ReleaseResponse { released: true }),
+            start,
+        );
         assert_eq!(renewals.next_at(), None);
         renewals.note(1, None, &grant("b", 0, 60), start);
         renewals.note(1, Some(Lease::Reported(Arc::from("b"))), &grant("c", 0, 30), start);
@@ -207,7 +212,12 @@ mod tests {
             renewals.note(call, None, &grant(lease, 0, 60), start);
         }
         [1, 2, 3, 3, 9].into_iter().for_each(|call| renewals.cancelled(call));
-        renewals.note(5, Some(Lease::Released(Arc::from("b"))), &Answer::Release(v1::ReleaseResponse { released: true }), start);
+        renewals.note(
+            5,
+            Some(Lease::Released(Arc::from("b"))),
+            &Answer::Release(v1::ReleaseResponse { released: true }),
+            start,
+        );
         renewals.note(6, Some(Lease::Reported(Arc::from("c"))), &reported(Some(60)), start);
         assert_eq!(renewals.left_behind().collect::<Vec<_>>(), [Arc::<str>::from("a")], "d was not cancelled, and c is in use");
         for call in 0..2 * MOST_UNUSED as u64 {
