@@ -1,8 +1,11 @@
 //! One call of a stream, from its message to its last answer.
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 
+use futures_util::FutureExt as _;
 use paceline_core::units::{LONGEST_FLOOR, Span};
 use paceline_proto::v1;
 use paceline_proto::v1::acquire_response::Outcome;
@@ -42,9 +45,9 @@ pub(super) async fn run<S: Store>(
     outbox: Outbox,
     id: u64,
     call: Call,
-    mut cancelled: oneshot::Receiver<()>,
+    cancelled: oneshot::Receiver<()>,
 ) -> Ended {
-    let (lease, is_ask, back) = (touched(&call), matches!(call, Call::Acquire(_)), desk.clone());
+    let (lease, is_ask) = (touched(&call), matches!(call, Call::Acquire(_)));
     let work = async {
         match call {
             Call::Acquire(ask) if caller.is_sent_on => {
@@ -56,24 +59,25 @@ pub(super) async fn run<S: Store>(
             Call::Cancel(_) => Err(Status::internal("a cancel is no call")),
         }
     };
-    let answer = match is_ask {
-        // What it was decided meanwhile is given back as it is dropped: nobody was told.
-        true => tokio::select! {
-            biased;
-            Ok(()) = &mut cancelled => Err(has_left()),
-            answer = work => answer,
-        },
+    let (mut work, mut cancelled) = (pin!(work), cancelled.fuse());
+    let answer = poll_fn(|context| {
+        // An ask is dropped with what was decided meanwhile, which is given back: nobody was told.
+        if is_ask && Pin::new(&mut cancelled).poll(context) == Poll::Ready(Ok(())) {
+            return Poll::Ready(Err(has_left()));
+        }
+        if let Poll::Ready(answer) = work.as_mut().poll(context) {
+            return Poll::Ready(answer);
+        }
         // What was reported or given back was taken, and is told.
-        false => tokio::select! {
-            biased;
-            answer = work => answer,
-            Ok(()) = &mut cancelled => Err(has_left()),
-        },
-    };
-    let answer = match answer {
+        match !is_ask && Pin::new(&mut cancelled).poll(context) == Poll::Ready(Ok(())) {
+            true => Poll::Ready(Err(has_left())),
+            false => Poll::Pending,
+        }
+    });
+    let answer = match answer.await {
         // The slot that a report asked for, decided in the same moment.
-        Ok(slot @ Answer::Acquire(_)) if cancelled.try_recv().is_ok() => {
-            back.give_back(slot.left());
+        Ok(slot @ Answer::Acquire(_)) if (&mut cancelled).now_or_never() == Some(Ok(())) => {
+            desk.give_back(slot.left());
             Err(has_left())
         }
         answer => answer,

@@ -237,14 +237,12 @@ impl<S: Store> Session<S> {
     }
 
     async fn tell(&mut self, id: u64, answer: Answer) -> Result<(), End> {
-        match self.outbox.room_now() {
-            Ok(room) => {
-                room.send(v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() });
-                Ok(())
-            }
-            // Boxed: most answers need no room for it.
-            Err(_) => Box::pin(self.tell_when_read(id, answer)).await,
+        if let Ok(room) = self.outbox.room_now() {
+            room.send(v1::SessionResponse { correlation_id: id, answer: Some(answer), ..v1::SessionResponse::default() });
+            return Ok(());
         }
+        // Boxed: most answers need no room for it.
+        Box::pin(self.tell_when_read(id, answer)).await
     }
 
     /// Calls go on meanwhile: they wait for room too, and who is given some and is not awake would keep it from everybody.
