@@ -378,10 +378,12 @@ class Cancel(_message.Message):
     def __init__(self) -> None: ...
 
 class Forwarded(_message.Message):
-    __slots__ = ("identity",)
+    __slots__ = ("identity", "unheard")
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    UNHEARD_FIELD_NUMBER: _ClassVar[int]
     identity: str
-    def __init__(self, identity: _Optional[str] = ...) -> None: ...
+    unheard: bool
+    def __init__(self, identity: _Optional[str] = ..., unheard: bool = ...) -> None: ...
 
 class SessionResponse(_message.Message):
     __slots__ = ("correlation_id", "acquire", "report", "release", "error", "more", "takes_more")
