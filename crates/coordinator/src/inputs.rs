@@ -5,10 +5,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use paceline_core::amounts::Amounts;
 use paceline_core::lease::Serial;
 use paceline_core::report::Outcome;
+use paceline_core::signal::AnswerKind;
 use paceline_core::units::FleetTime;
 use prost::Message as _;
 
 use crate::api::{AcquireRequest, CallError, ReportRequest, Target};
+use crate::named::names_model;
 use crate::record::{CallKey, digest};
 use crate::scope::{AskInput, GivenBack, ReleaseInput, Reply, ReportInput, Served};
 use crate::settings::{AnswerParts, Settings};
@@ -105,7 +107,9 @@ pub fn report_input(
         // Who answered in the place of another says nothing of the account that was asked.
         let is_own = matches!(served, Served::AsSent);
         let organisation = is_own.then(|| settings.organisation(answered_by, &answer)).flatten();
-        (settings.read(answered_by, &answer), organisation)
+        let mut signal = settings.read(answered_by, &answer);
+        signal.names_model = signal.kind == AnswerKind::Throttled && names_model(&lease.model, &answer);
+        (signal, organisation)
     });
     let (signal, organisation) = read.map_or((None, None), |(signal, organisation)| (Some(signal), organisation));
     let key = lease.as_ref().and_then(|lease| CallKey::from_bytes(&lease.key));

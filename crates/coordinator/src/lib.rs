@@ -20,6 +20,7 @@ mod lease_body;
 mod look;
 pub mod memory;
 mod metrics;
+mod named;
 mod next;
 mod outage;
 mod peers;

@@ -9,7 +9,7 @@ use crate::evidence::{self, Evidence, charge_of};
 use crate::floor::{self, Floor};
 use crate::lease::{CallFloor, Lease};
 use crate::report::{Answered, Reported};
-use crate::signal::{ResetMeans, Source};
+use crate::signal::{ObservedOwner, ResetMeans, Source};
 use crate::units::{FleetTime, LONGEST_FLOOR, Milli, Span};
 use crate::value::{Binding, ScopeValue};
 
@@ -34,6 +34,7 @@ pub(crate) fn refused<R: Rng + ?Sized>(value: &mut ScopeValue, answered: &Answer
     if until <= now {
         return; // the report came so late that the wait is over
     }
+    let names_own = signal.names_model || signal.buckets.iter().any(|seen| seen.owner == ObservedOwner::Group);
     let new_floor = Floor { until, since: now, source: signal.source };
     if evidence.contradicts_level() {
         calm_down(value, answered);
@@ -58,7 +59,12 @@ pub(crate) fn refused<R: Rng + ?Sized>(value: &mut ScopeValue, answered: &Answer
         }
         Evidence::RoomWhereTold | Evidence::Unknown => {
             cap_levels(value, answered, until);
-            floor_group(value, answered.binding, new_floor, now);
+            if !names_own {
+                floor_account(value, answered.binding, new_floor, now);
+            }
+            if let Some(group) = value.groups.get_mut(answered.binding.group) {
+                floor::raise(&mut group.floor, new_floor);
+            }
             note(done, until, now, signal.source);
         }
     }
@@ -194,8 +200,9 @@ fn calm_down(value: &mut ScopeValue, answered: &Answered<'_>) {
     }
 }
 
-/// Raises the group's floor; when another group was refused a moment ago the account's too, for as long as both were told to wait.
-fn floor_group(value: &mut ScopeValue, binding: &Binding, new_floor: Floor, now: FleetTime) {
+/// Raises the account's floor when another group was refused a moment ago, for as long as both were told to wait. Only refusals count
+/// that name neither their model nor a bucket of its group: one that does is about those, however many come together.
+fn floor_account(value: &mut ScopeValue, binding: &Binding, new_floor: Floor, now: FleetTime) {
     let other_group = match &value.last_refusal {
         Some((group, at)) => {
             Some(group).filter(|group| **group != binding.plan.key && now.since(*at) <= ACCOUNT_REFUSAL_WITHIN)
@@ -208,9 +215,6 @@ fn floor_group(value: &mut ScopeValue, binding: &Binding, new_floor: Floor, now:
         floor::raise(&mut value.floor, both);
     }
     value.last_refusal = Some((binding.plan.key.clone(), now));
-    if let Some(group) = value.groups.get_mut(binding.group) {
-        floor::raise(&mut group.floor, new_floor);
-    }
 }
 
 /// After a limit that calls were passing has refused one: so many refusals in a row, at most so far apart; about a minute and a half.

@@ -172,6 +172,8 @@ pub struct Signal {
     pub buckets: Vec<ObservedBucket>,
     /// Whether the same request is worth sending again later, leaving `repeat` aside.
     pub retryable: bool,
+    /// Whether the answer names the model that the call was for: a refusal is about that one then, and not about the account.
+    pub names_model: bool,
     /// Header names that look like limits and that nothing read (lower case).
     pub unread_headers: Vec<String>,
     /// Header names that were to be read and whose value was unusable (lower case).

@@ -264,7 +264,7 @@ impl Table {
         Ok(())
     }
 
-    /// `TIME answer NAME[..LAST] ok|throttled|overloaded [retry_after=S] [METER.limit=N METER.remaining=N METER.full_in=S METER.ends_in=S]`
+    /// `TIME answer NAME[..LAST] ok|throttled|overloaded [named] [retry_after=S] [METER.limit=N METER.remaining=N METER.full_in=S METER.ends_in=S]`
     fn answer(&mut self, who: &str, words: &Words<'_>) -> Found<()> {
         // `jobs1..5` are five calls: jobs1 to jobs5.
         if let Some((first, last)) = who.split_once("..") {
@@ -281,7 +281,8 @@ impl Table {
         };
         let retry_after = words.span("retry_after")?;
         let source = if retry_after.is_some() { Source::RetryAfterSeconds } else { Source::None };
-        let mut signal = Signal { kind, retry_after, source, retryable: kind != AnswerKind::Ok, ..Signal::default() };
+        let (retryable, names_model) = (kind != AnswerKind::Ok, words.has("named"));
+        let mut signal = Signal { kind, retry_after, source, retryable, names_model, ..Signal::default() };
         let meters: std::collections::BTreeSet<&str> =
             words.keyed.keys().filter_map(|key| Some(key.split_once('.')?.0)).collect();
         for meter in meters {
