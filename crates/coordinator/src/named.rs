@@ -36,7 +36,8 @@ mod tests {
     use super::*;
 
     fn named(model: &str, headers: &[(&str, &str)], body: &str) -> bool {
-        let headers: Vec<(String, String)> = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let headers: Vec<(String, String)> =
+            headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let answer = AnswerParts {
             status: 429,
             grpc_status: None,
@@ -50,7 +51,8 @@ mod tests {
 
     #[test]
     fn a_name_is_a_word() {
-        let said = r#"{"error": {"message": "Rate limit reached for GPT-4o-2024-08-06 in organization org-x on tokens per min"}}"#;
+        let said =
+            r#"{"error": {"message": "Rate limit reached for GPT-4o-2024-08-06 in organization org-x on tokens per min"}}"#;
         assert!(named("gpt-4o", &[], said));
         assert!(named("openai/gpt-4o", &[], said));
         for other in ["gpt-4", "4o", "o", "m", "", "gpt-5"] {
@@ -63,6 +65,9 @@ mod tests {
     fn headers_count_that_tell_of_a_limit() {
         assert!(named("gpt-4o", &[("X-RateLimit-Remaining-gpt-4o", "0")], ""));
         assert!(named("gpt-4o", &[("x-ratelimit-bucket", "gpt-4o")], ""));
-        assert!(!named("gpt-4o", &[("openai-model", "gpt-4o"), ("x-request-id", "gpt-4o")], ""), "who answered, and not whose limit");
+        assert!(
+            !named("gpt-4o", &[("openai-model", "gpt-4o"), ("x-request-id", "gpt-4o")], ""),
+            "who answered, and not whose limit"
+        );
     }
 }

@@ -97,8 +97,7 @@ fn assemble(provider: &Provider, answer: &Answer<'_>, in_full: bool) -> Reading 
     };
     let (kind, retryable) = (verdict.kind, verdict.retryable);
     let (unread_headers, malformed_headers) = (hits.unread, hits.malformed);
-    let signal =
-        Signal { kind, retry_after, source, field, retryable, unread_headers, malformed_headers, ..Signal::default() };
+    let signal = Signal { kind, retry_after, source, field, retryable, unread_headers, malformed_headers, ..Signal::default() };
     Reading { signal, buckets, rule, is_server_clock: clock.is_servers }
 }
 
