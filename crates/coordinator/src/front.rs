@@ -8,7 +8,7 @@ use paceline_core::denial::Reason;
 use paceline_core::mode::Mode;
 use paceline_core::units::{FleetTime, Span};
 use paceline_store::{ScopeKey, Store};
-use paceline_telemetry::{AcquireOutcome, Fleet, InBucket, InFleet, InMode, Load, Telemetry};
+use paceline_telemetry::{AcquireOutcome, Fleet, InBucket, InFleet, InGroup, InMode, Load, Telemetry};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -113,6 +113,8 @@ impl<S: Store> Coordinator<S> {
         options.telemetry.observe_modes(move || weak.upgrade().map(|inner| inner.modes()).unwrap_or_default());
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_buckets(move || weak.upgrade().map(|inner| inner.buckets()).unwrap_or_default());
+        let weak = Arc::downgrade(&inner);
+        options.telemetry.observe_groups(move || weak.upgrade().map(|inner| inner.groups()).unwrap_or_default());
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_fleet(move || weak.upgrade().map(|inner| inner.fleet()).unwrap_or_default());
         let weak = Arc::downgrade(&inner);
@@ -433,6 +435,11 @@ impl<S: Store> Inner<S> {
         self.handles().iter().filter(|handle| handle.tells()).flat_map(read).collect()
     }
 
+    fn groups(&self) -> Vec<InGroup> {
+        let read = |handle: &Handle| handle.gauges.breakers.read(&handle.provider, &handle.account);
+        self.handles().iter().filter(|handle| handle.tells()).flat_map(read).collect()
+    }
+
     pub(crate) fn has_degraded(&self) -> bool {
         self.degraded.load(Ordering::Relaxed) > 0
     }
@@ -456,6 +463,7 @@ impl<S: Store> Inner<S> {
             provider: handle.provider.clone(),
             is_led: handle.lead.is_led(now),
             is_degraded: handle.gauges.is_degraded(),
+            is_closed: handle.gauges.is_closed(),
         };
         let replicas = u64::try_from(self.registry.replicas().len()).unwrap_or(u64::MAX);
         Fleet { scopes: self.handles().iter().map(of).collect(), replicas, is_config_stale: self.is_config_stale() }

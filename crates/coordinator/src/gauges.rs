@@ -1,11 +1,12 @@
 //! What runs and who waits, per scope: written by the actor at each step, read when somebody scrapes.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use paceline_core::plan::Class;
 use paceline_core::units::{FleetTime, Span};
-use paceline_telemetry::Load;
+use paceline_telemetry::{InGroup, Load};
 
 use crate::bucket_gauges::BucketGauges;
 use crate::scope::Scope;
@@ -17,10 +18,47 @@ pub(crate) struct Gauges {
     /// How many organisations the answers of the account have named.
     organisations: AtomicU64,
     is_degraded: AtomicBool,
+    /// Whether every group in use denies its calls while the store is away.
+    is_closed: AtomicBool,
     is_config_stale: AtomicBool,
     /// How many scopes of this replica are degraded, so that asking is free while none is.
     all_degraded: Arc<AtomicU64>,
     pub(crate) buckets: BucketGauges,
+    pub(crate) breakers: BreakerGauges,
+}
+
+/// The groups whose breaker is open, or was since this replica has had the scope.
+#[derive(Debug, Default)]
+pub(crate) struct BreakerGauges {
+    is_any: AtomicBool,
+    open: Mutex<BTreeMap<Arc<str>, bool>>,
+}
+
+impl BreakerGauges {
+    fn write(&self, scope: &Scope) {
+        let groups = &scope.value().groups;
+        // Nearly always nothing to do.
+        if !self.is_any.load(Ordering::Relaxed) && !groups.iter().any(|group| group.breaker.is_open()) {
+            return;
+        }
+        self.is_any.store(true, Ordering::Relaxed);
+        let mut known = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        known.values_mut().for_each(|is_open| *is_open = false);
+        for group in groups.iter().filter(|group| group.breaker.is_open()) {
+            known.insert(group.key.clone(), true);
+        }
+    }
+
+    pub(crate) fn read(&self, provider: &Arc<str>, account: &Arc<str>) -> Vec<InGroup> {
+        let known = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = |(model, is_open): (&Arc<str>, &bool)| InGroup {
+            provider: provider.clone(),
+            account: account.clone(),
+            model: model.clone(),
+            is_breaker_open: *is_open,
+        };
+        known.iter().map(row).collect()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +108,8 @@ impl Gauges {
                 };
             }
         }
+        self.is_closed.store(scope.is_closed_without_store(), Ordering::Relaxed);
+        self.breakers.write(scope);
         self.is_config_stale.store(scope.value().keeps_limits, Ordering::Relaxed);
         self.organisations.store(scope.organisations(now), Ordering::Relaxed);
         let flights = scope.in_flight_by_class(now);
@@ -79,6 +119,10 @@ impl Gauges {
             gauge.oldest_since.store(oldest.map_or(0, FleetTime::as_micros), Ordering::Relaxed);
             gauge.in_flight.store(flights, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Whether the scope's limits come from a configuration that is not the one read here.

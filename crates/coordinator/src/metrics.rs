@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use paceline_core::report::Outcome;
 use paceline_core::units::FleetTime;
-use paceline_telemetry::{AcquireOutcome, ReportOutcome, ScopeLabels, StateLoss, Status, Telemetry, UnitsKind};
+use paceline_telemetry::{AcquireOutcome, ReportOutcome, ScopeLabels, StateLoss, Status, Telemetry, Units};
 
 use crate::api::Target;
 use crate::history::Ledger;
-use crate::scope::{DecidedAs, Event};
+use crate::scope::{DecidedAs, Event, UnitsOf};
 
 /// The recorder of one scope; it keeps the labels of the models it has seen.
 pub(crate) struct Recorder {
@@ -43,7 +43,7 @@ impl Recorder {
             ledger.note(&event, now);
         }
         match event {
-            Event::Decided { model, class, outcome, delays, .. } => {
+            Event::Decided { model, tenant, class, outcome, delays, .. } => {
                 let labels = self.labels_of(&model);
                 let (outcome, reason) = match outcome {
                     DecidedAs::Granted => (AcquireOutcome::Granted, ""),
@@ -51,10 +51,11 @@ impl Recorder {
                     DecidedAs::Denied(reason) => (AcquireOutcome::Denied, reason.name()),
                 };
                 self.telemetry.acquire_decided(&labels, outcome, reason);
-                if outcome == AcquireOutcome::Queued {
-                    return; // the wait goes on and is counted when it ends
-                }
-                self.telemetry.wait(&labels, class, outcome, paceline_core::delays::total(&delays));
+                // The wait of who is queued goes on and is counted when it ends.
+                let waited = (outcome != AcquireOutcome::Queued).then(|| paceline_core::delays::total(&delays));
+                self.telemetry.tenant_answered(&labels, &tenant, class, outcome, waited);
+                let Some(waited) = waited else { return };
+                self.telemetry.wait(&labels, class, outcome, waited);
                 for part in delays {
                     self.telemetry.delay(&labels, part.cause.source, &part.cause.bucket, part.length);
                 }
@@ -86,12 +87,11 @@ impl Recorder {
                 let labels = self.labels_of(&model);
                 self.telemetry.learned_limit_flap(&labels);
             }
-            Event::Used { model, is_retry, units, .. } => {
+            Event::Used { model, tenant, is_retry, units, .. } => {
                 let labels = self.labels_of(&model);
-                let kind = if is_retry { UnitsKind::Retry } else { UnitsKind::First };
-                for of in units {
-                    self.telemetry.units(&labels, &of.meter, kind, of.used);
-                    self.telemetry.units(&labels, &of.meter, UnitsKind::Overrun, of.overrun);
+                for UnitsOf { meter, used, overrun } in units {
+                    let units = Units { tenant: &tenant, meter: &meter, is_retry, used, overrun };
+                    self.telemetry.units(&labels, &units);
                 }
             }
             Event::AccountMixed { organisations } => tracing::warn!(

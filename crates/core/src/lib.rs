@@ -25,6 +25,7 @@ pub mod fair;
 pub mod fallback_share;
 pub mod floor;
 mod followed;
+pub mod forecast;
 pub mod history;
 pub mod holds;
 pub mod in_force;

@@ -148,6 +148,8 @@ impl Server {
         let admin = AdminService::new(coordinator.clone(), overview.clone(), in_force.clone(), is_open);
         let routes = routes(desk, admin, &health)?;
         let life = Arc::new(Life::new()); // last: its first beat is now
+        let of_life = Arc::downgrade(&life);
+        telemetry.observe_ready(move || of_life.upgrade().is_some_and(|life| life.phase() == Phase::Ready));
         Ok(Self {
             grpc,
             http,

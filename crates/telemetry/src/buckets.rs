@@ -28,23 +28,26 @@ pub struct InBucket {
     pub observed_remaining: Option<u64>,
     /// Units a minute that others take; zero: none; `None`: answers have told nothing about others.
     pub foreign_drain: Option<f64>,
+    /// The part of our limit that is drawn; `None`: there is no limit.
+    pub utilization: Option<f64>,
+    /// Seconds until a long quota is gone at the use of the last hour; `None`: there is no such forecast.
+    pub exhausted_in: Option<f64>,
+    /// Seconds until a long quota comes back.
+    pub resets_in: Option<f64>,
 }
 
-/// Those of the first `most` (provider, account, model) by name, eight of each at most. Others are left out: a sum of levels would
-/// mean nothing.
+/// The first `most` by name, eight of one (provider, account, model) at most. Others are left out: a sum of levels would mean
+/// nothing. Each makes seven series or so.
 pub(crate) fn bounded(mut rows: Vec<InBucket>, most: usize) -> Vec<InBucket> {
     let name = |row: &InBucket| (row.provider.clone(), row.account.clone(), row.model.clone());
     rows.sort_by_key(|row| (name(row), row.bucket.clone()));
     let mut counts: BTreeMap<_, usize> = BTreeMap::new();
     rows.retain(|row| {
-        let name = name(row);
-        if !counts.contains_key(&name) && counts.len() >= most {
-            return false;
-        }
-        let count = counts.entry(name).or_default();
+        let count = counts.entry(name(row)).or_default();
         *count += 1;
         *count <= MAX_BUCKETS_PER_SCOPE
     });
+    rows.truncate(most);
     rows
 }
 
@@ -65,11 +68,15 @@ mod tests {
             effective: None,
             observed_remaining: None,
             foreign_drain: None,
+            utilization: None,
+            exhausted_in: None,
+            resets_in: None,
         };
         let rows: Vec<InBucket> =
             (0..20).flat_map(|model| (0..10).map(move |bucket| row(format!("m{model:02}"), format!("b{bucket}")))).collect();
-        let shown = bounded(rows, 3);
-        assert_eq!(shown.len(), 3 * MAX_BUCKETS_PER_SCOPE);
-        assert!(shown.iter().all(|row| &*row.model < "m03"));
+        let shown = bounded(rows, 20);
+        assert_eq!(shown.len(), 20);
+        let of = |model: &str| shown.iter().filter(|row| &*row.model == model).count();
+        assert_eq!((of("m00"), of("m01"), of("m02")), (MAX_BUCKETS_PER_SCOPE, MAX_BUCKETS_PER_SCOPE, 4));
     }
 }

@@ -1,7 +1,9 @@
 //! What replicas are to each other, as the gauges show it: who lives, who leads, who goes on without the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use paceline_core::plan::StoreDown;
 
 use crate::series::{MAX_PROVIDERS, OTHER};
 
@@ -14,6 +16,8 @@ pub struct InFleet {
     pub is_led: bool,
     /// Whether this replica decides it without the store.
     pub is_degraded: bool,
+    /// Whether calls are denied then, all of them; else each replica grants its part.
+    pub is_closed: bool,
 }
 
 /// This replica in its fleet.
@@ -33,15 +37,15 @@ impl Fleet {
         self.scopes.iter().map(|scope| u64::from(scope.is_led)).sum()
     }
 
-    /// How many scopes of each provider are degraded, the first [`MAX_PROVIDERS`] by name; the rest as `other`.
-    pub(crate) fn degraded(&self) -> BTreeMap<Arc<str>, u64> {
-        let mut sums: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+    /// How many scopes of each provider are degraded under which policy, the first [`MAX_PROVIDERS`] by name; the rest as `other`.
+    pub(crate) fn degraded(&self) -> BTreeMap<(Arc<str>, &'static str), u64> {
+        let names: BTreeSet<&Arc<str>> = self.scopes.iter().map(|scope| &scope.provider).collect();
+        let named: BTreeSet<&Arc<str>> = names.into_iter().take(MAX_PROVIDERS).collect();
+        let mut sums = BTreeMap::new();
         for scope in &self.scopes {
-            *sums.entry(scope.provider.clone()).or_default() += u64::from(scope.is_degraded);
-        }
-        if let Some(first_unnamed) = sums.keys().nth(MAX_PROVIDERS).cloned() {
-            let rest = sums.split_off(&first_unnamed).into_values().sum();
-            sums.insert(OTHER.into(), rest);
+            let provider = if named.contains(&scope.provider) { scope.provider.clone() } else { OTHER.into() };
+            let policy = if scope.is_closed { StoreDown::Closed } else { StoreDown::Local };
+            *sums.entry((provider, policy.name())).or_default() += u64::from(scope.is_degraded);
         }
         sums
     }
@@ -53,11 +57,17 @@ mod tests {
 
     #[test]
     fn degraded_scopes_are_counted_by_provider_and_none_is_lost() {
-        let scope = |n: usize| InFleet { provider: format!("p{n:03}").into(), is_led: n.is_multiple_of(2), is_degraded: true };
+        let scope = |n: usize| InFleet {
+            provider: format!("p{n:03}").into(),
+            is_led: n.is_multiple_of(2),
+            is_degraded: true,
+            is_closed: n == 1,
+        };
         let fleet = Fleet { scopes: (0..100).chain(0..1).map(scope).collect(), ..Fleet::default() };
         let counted = fleet.degraded();
         assert_eq!((counted.len(), counted.values().sum::<u64>()), (MAX_PROVIDERS + 1, 101));
-        assert_eq!((counted.get("p000"), counted.get(OTHER)), (Some(&2), Some(&36)));
+        let of = |provider: &str, policy| counted.get(&(provider.into(), policy)).copied();
+        assert_eq!((of("p000", "local"), of("p001", "closed"), of(OTHER, "local")), (Some(2), Some(1), Some(36)));
         assert_eq!(fleet.led(), 51);
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Instruments {
     pub(crate) signals: Counter<u64>,
     pub(crate) unread_headers: Counter<u64>,
     pub(crate) units: Counter<u64>,
+    pub(crate) tenant_acquires: Counter<u64>,
+    pub(crate) tenant_wait_seconds: Counter<f64>,
     pub(crate) leases_expired: Counter<u64>,
     pub(crate) late_uses: Counter<u64>,
     pub(crate) order_lost: Counter<u64>,
@@ -57,6 +59,8 @@ impl Instruments {
             signals: counter(meter, &catalogue::SIGNALS),
             unread_headers: counter(meter, &catalogue::UNREAD_HEADERS),
             units: counter(meter, &catalogue::UNITS),
+            tenant_acquires: counter(meter, &catalogue::TENANT_ACQUIRES),
+            tenant_wait_seconds: seconds_counter(meter, &catalogue::TENANT_WAIT_SECONDS),
             leases_expired: counter(meter, &catalogue::LEASES_EXPIRED),
             late_uses: counter(meter, &catalogue::LATE_USES),
             order_lost: counter(meter, &catalogue::ORDER_LOST),
@@ -163,6 +167,18 @@ pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: 
         })
         .build();
 
+    let of_groups = observed.clone();
+    meter
+        .u64_observable_gauge(instrument_name(&catalogue::BREAKER_OPEN))
+        .with_description(catalogue::BREAKER_OPEN.help)
+        .with_callback(move |observer| {
+            for row in of_groups.groups() {
+                let labels = [label("provider", &row.provider), label("account", &row.account), label("model", &row.model)];
+                observer.observe(u64::from(row.is_breaker_open), &labels);
+            }
+        })
+        .build();
+
     register_buckets(meter, observed);
     register_fleet(meter, observed);
 
@@ -196,14 +212,22 @@ fn register_fleet(meter: &Meter, observed: &Arc<Observed>) {
         };
         gauge(metric).with_callback(callback).build();
     };
+    let of_life = observed.clone();
+    gauge(&catalogue::READY)
+        .with_callback(move |observer| {
+            if let Some(is_ready) = of_life.is_ready() {
+                observer.observe(u64::from(is_ready), &[]);
+            }
+        })
+        .build();
     of_fleet(&catalogue::REPLICAS_LIVE, |fleet| Some(fleet.replicas).filter(|replicas| *replicas > 0));
     of_fleet(&catalogue::SCOPES_LED, |fleet| Some(fleet.led()));
     of_fleet(&catalogue::CONFIG_STALE, |fleet| Some(u64::from(fleet.is_config_stale)));
     let observed = observed.clone();
     gauge(&catalogue::DEGRADED)
         .with_callback(move |observer| {
-            for (provider, scopes) in observed.fleet().unwrap_or_default().degraded() {
-                observer.observe(scopes, &[label("provider", &provider)]);
+            for ((provider, policy), scopes) in observed.fleet().unwrap_or_default().degraded() {
+                observer.observe(scopes, &[label("provider", &provider), label("policy", policy)]);
             }
         })
         .build();
@@ -218,6 +242,7 @@ fn register_buckets(meter: &Meter, observed: &Arc<Observed>) {
         let observed = observed.clone();
         meter
             .f64_observable_gauge(instrument_name(metric))
+            .with_unit(metric.unit)
             .with_description(metric.help)
             .with_callback(move |observer| {
                 for row in observed.buckets() {
@@ -243,6 +268,11 @@ fn register_buckets(meter: &Meter, observed: &Arc<Observed>) {
     of_buckets(&catalogue::BUCKET_OBSERVED_REMAINING, |row| {
         row.observed_remaining.map(|left| (None, left as f64)).into_iter().collect()
     });
+    of_buckets(&catalogue::UTILIZATION, |row| row.utilization.map(|part| (None, part)).into_iter().collect());
+    of_buckets(&catalogue::QUOTA_EXHAUSTED_IN_SECONDS, |row| {
+        row.exhausted_in.map(|seconds| (None, seconds)).into_iter().collect()
+    });
+    of_buckets(&catalogue::QUOTA_RESETS_IN_SECONDS, |row| row.resets_in.map(|seconds| (None, seconds)).into_iter().collect());
     of_buckets(&catalogue::BUCKET_FOREIGN_DRAIN, |row| row.foreign_drain.map(|drain| (None, drain)).into_iter().collect());
 }
 

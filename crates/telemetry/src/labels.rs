@@ -53,6 +53,21 @@ impl UnitsKind {
     }
 }
 
+/// What a call used of one meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units<'a> {
+    /// Whose call it was.
+    pub tenant: &'a str,
+    /// What is counted.
+    pub meter: &'a str,
+    /// Whether it was not the first attempt.
+    pub is_retry: bool,
+    /// In all.
+    pub used: u64,
+    /// Of that, what its reservation did not cover.
+    pub overrun: u64,
+}
+
 /// What a worker reported about its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReportOutcome {

@@ -28,13 +28,14 @@ mod series;
 mod shadow;
 mod store;
 mod telemetry;
+mod tenants;
 
 pub use buckets::InBucket;
 pub use catalogue::{CATALOGUE, Kind, Metric};
 pub use docs::{json, markdown};
 pub use fleet::{Fleet, InFleet};
-pub use labels::{AcquireOutcome, Forwarded, ReloadResult, ReportOutcome, StateLoss, Status, UnitsKind};
-pub use load::{InMode, Load};
+pub use labels::{AcquireOutcome, Forwarded, ReloadResult, ReportOutcome, StateLoss, Status, Units, UnitsKind};
+pub use load::{InGroup, InMode, Load};
 pub use logging::{DEFAULT_LOG_FILTER, LogFormat, init_logging};
 pub use series::Across;
 pub use telemetry::{CONTENT_TYPE, Options, ScopeLabels, Telemetry};

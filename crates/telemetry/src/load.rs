@@ -42,6 +42,19 @@ pub struct InMode {
     pub organisations: Option<u64>,
 }
 
+/// One group of a scope, where there is something to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InGroup {
+    /// The scope's provider.
+    pub provider: Arc<str>,
+    /// The scope's account.
+    pub account: Arc<str>,
+    /// The group's key.
+    pub model: Arc<str>,
+    /// Whether its service is taken to be away, so that only probes go.
+    pub is_breaker_open: bool,
+}
+
 type Source<T> = Arc<dyn Fn() -> Vec<T> + Send + Sync>;
 
 /// What the gauges read.
@@ -50,6 +63,8 @@ pub(crate) struct Observed {
     source: RwLock<Option<Source<Load>>>,
     modes: RwLock<Option<Source<InMode>>>,
     buckets: RwLock<Option<Source<InBucket>>>,
+    groups: RwLock<Option<Source<InGroup>>>,
+    ready: RwLock<Option<Arc<dyn Fn() -> bool + Send + Sync>>>,
     fleet: RwLock<Option<Arc<dyn Fn() -> Fleet + Send + Sync>>>,
     config_hash: RwLock<Option<Arc<str>>>,
 }
@@ -61,6 +76,8 @@ impl Observed {
             source: RwLock::new(None),
             modes: RwLock::new(None),
             buckets: RwLock::new(None),
+            groups: RwLock::new(None),
+            ready: RwLock::new(None),
             fleet: RwLock::new(None),
             config_hash: RwLock::new(None),
         }
@@ -76,6 +93,31 @@ impl Observed {
 
     pub(crate) fn set_buckets(&self, source: Source<InBucket>) {
         *self.buckets.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    pub(crate) fn set_groups(&self, source: Source<InGroup>) {
+        *self.groups.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    pub(crate) fn set_ready(&self, source: Arc<dyn Fn() -> bool + Send + Sync>) {
+        *self.ready.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    /// Whether calls are taken, if anybody tells.
+    pub(crate) fn is_ready(&self) -> Option<bool> {
+        let source = self.ready.read().unwrap_or_else(PoisonError::into_inner).clone();
+        source.map(|source| source())
+    }
+
+    /// The groups now that have something to tell, the first `max_scopes` by name.
+    pub(crate) fn groups(&self) -> Vec<InGroup> {
+        let source = self.groups.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut rows = source.map(|source| source()).unwrap_or_default();
+        // Those that are open come first: they are what one looks for.
+        let name = |row: &InGroup| (!row.is_breaker_open, row.provider.clone(), row.account.clone(), row.model.clone());
+        rows.sort_by_key(name);
+        rows.truncate(self.max_scopes);
+        rows
     }
 
     pub(crate) fn set_fleet(&self, source: Arc<dyn Fn() -> Fleet + Send + Sync>) {

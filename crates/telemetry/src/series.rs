@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use opentelemetry::KeyValue;
@@ -11,8 +12,9 @@ use paceline_core::plan::Class;
 use paceline_core::signal::Source;
 
 use crate::instruments::Instruments;
-use crate::labels::{AcquireOutcome, ReportOutcome, UnitsKind};
+use crate::labels::{AcquireOutcome, ReportOutcome, Units};
 use crate::shadow::ShadowSeries;
+use crate::tenants::{TenantSeries, UnitsOfTenants};
 
 /// Providers with series of their own; later ones are summed as `other`.
 pub(crate) const MAX_PROVIDERS: usize = 64;
@@ -24,6 +26,12 @@ pub(crate) const MAX_METERS_PER_SCOPE: usize = 8;
 pub(crate) const MAX_REASONS_PER_SCOPE: usize = 32;
 /// (outcome, status, verdict) triples of one provider.
 pub(crate) const MAX_REPORTS_PER_PROVIDER: usize = 128;
+/// Tenants of one scope with series of their own.
+pub(crate) const MAX_TENANTS_PER_SCOPE: usize = 8;
+/// Pairs of a provider and a tenant with series of their own.
+pub(crate) const MAX_TENANTS: usize = 200;
+/// So many series a named scope is taken to have: two meters, four reasons to wait, three kinds of answers and what is always there.
+pub(crate) const SERIES_OF_A_SCOPE: usize = 16;
 /// Header names over all providers.
 pub(crate) const MAX_HEADERS: usize = 200;
 
@@ -52,6 +60,21 @@ impl Across {
 /// What everything beyond a bound is summed as.
 pub(crate) const OTHER: &str = "other";
 
+/// How many things may still get a name of their own, whoever asks first.
+#[derive(Debug)]
+pub(crate) struct Budget(AtomicUsize);
+
+impl Budget {
+    pub(crate) fn new(most: usize) -> Self {
+        Self(AtomicUsize::new(most))
+    }
+
+    /// Takes `cost`, all of it or nothing.
+    fn take(&self, cost: usize) -> bool {
+        self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost)).is_ok()
+    }
+}
+
 /// A map that stops growing: beyond `most` keys the caller must fall back to a shared entry.
 #[derive(Debug)]
 pub(crate) struct Bounded<K, V> {
@@ -71,6 +94,35 @@ impl<K: Eq + Hash, V> Bounded<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
+        self.with_if(key, || true, make, used)
+    }
+
+    /// The same, where a new entry also has to be paid for.
+    pub(crate) fn with_paid<Q, R>(
+        &self,
+        key: &Q,
+        (budget, cost): (&Budget, usize),
+        make: impl FnOnce() -> (K, V),
+        used: impl FnOnce(&V) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.with_if(key, || budget.take(cost), make, used)
+    }
+
+    fn with_if<Q, R>(
+        &self,
+        key: &Q,
+        may_come: impl FnOnce() -> bool,
+        make: impl FnOnce() -> (K, V),
+        used: impl FnOnce(&V) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
         {
             let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(value) = entries.get(key) {
@@ -83,7 +135,7 @@ impl<K: Eq + Hash, V> Bounded<K, V> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have come first between the locks.
         if !entries.contains_key(key) {
-            if entries.len() >= self.most {
+            if entries.len() >= self.most || !may_come() {
                 return None;
             }
             let (key, value) = make();
@@ -100,9 +152,8 @@ pub(crate) struct ScopeSeries {
     acquires: Bounded<(AcquireOutcome, &'static str), BoundCounter<u64>>,
     delays: Bounded<Box<str>, BySource>,
     delays_of_others: BySource,
-    units: Bounded<Box<str>, ByKind>,
-    units_of_others: OnceLock<ByKind>,
-    pub(crate) leases_expired: BoundCounter<u64>,
+    units: UnitsOfTenants,
+    leases_expired: OnceLock<BoundCounter<u64>>,
     pub(crate) late_uses: BoundCounter<u64>,
     pub(crate) learned_limit_flaps: BoundCounter<u64>,
     /// Made with the first call that is only watched.
@@ -113,21 +164,29 @@ impl ScopeSeries {
     pub(crate) fn new(instruments: &Instruments, provider: &str, account: &str, model: &str) -> Self {
         let base = [label("provider", provider), label("account", account), label("model", model)];
         // Bound here and not at the first event: a counter that starts at 1 hides that event from `rate()`.
-        let leases_expired = instruments.leases_expired.bind(&base);
         let late_uses = instruments.late_uses.bind(&base);
         let learned_limit_flaps = instruments.learned_limit_flaps.bind(&base);
+        let leases_expired = OnceLock::new();
+        if model.is_empty() {
+            // Leases are an account's, so that only there they can end.
+            let _ = leases_expired.set(instruments.leases_expired.bind(&base));
+        }
         Self {
             base,
             acquires: Bounded::new(MAX_REASONS_PER_SCOPE),
             delays: Bounded::new(MAX_BUCKETS_PER_SCOPE),
             delays_of_others: BySource::default(),
-            units: Bounded::new(MAX_METERS_PER_SCOPE),
-            units_of_others: OnceLock::new(),
+            units: UnitsOfTenants::default(),
             leases_expired,
             late_uses,
             learned_limit_flaps,
             shadow: OnceLock::new(),
         }
+    }
+
+    /// Counts leases that ended without a report.
+    pub(crate) fn leases_expired(&self, instruments: &Instruments, count: u64) {
+        self.leases_expired.get_or_init(|| instruments.leases_expired.bind(&self.base)).add(count);
     }
 
     pub(crate) fn shadow(&self, instruments: &Instruments) -> &ShadowSeries {
@@ -154,31 +213,14 @@ impl ScopeSeries {
         }
     }
 
-    pub(crate) fn units(&self, instruments: &Instruments, meter: &str, kind: UnitsKind, units: u64) {
-        // All kinds of a meter at once: the first overrun must show as a rise.
-        let bind = |meter: &str| {
-            UnitsKind::ALL.map(|kind| instruments.units.bind(&self.and([label("meter", meter), label("kind", kind.name())])))
-        };
-        let add = |series: &ByKind| {
-            let [first, retry, overrun] = series;
-            match kind {
-                UnitsKind::First => first.add(units),
-                UnitsKind::Retry => retry.add(units),
-                UnitsKind::Overrun => overrun.add(units),
-            }
-        };
-        if self.units.with(meter, || (meter.into(), bind(meter)), add).is_none() {
-            add(self.units_of_others.get_or_init(|| bind(OTHER)));
-        }
+    pub(crate) fn units(&self, instruments: &Instruments, budget: &Budget, units: &Units<'_>) {
+        self.units.add(instruments, &self.base, budget, units);
     }
 
     fn and(&self, more: [KeyValue; 2]) -> Vec<KeyValue> {
         self.base.iter().cloned().chain(more).collect()
     }
 }
-
-/// One counter of units per kind.
-type ByKind = [BoundCounter<u64>; UnitsKind::ALL.len()];
 
 /// One counter of seconds per source, each bound when it is first needed.
 #[derive(Debug, Default)]
@@ -196,6 +238,8 @@ impl BySource {
 #[derive(Debug)]
 pub(crate) struct ProviderSeries {
     name: Box<str>,
+    tenants: Bounded<Box<str>, TenantSeries>,
+    other_tenants: OnceLock<TenantSeries>,
     waits: [[OnceLock<BoundHistogram<f64>>; AcquireOutcome::ALL.len()]; Class::ALL.len()],
     reports: Bounded<(ReportOutcome, &'static str, &'static str), BoundCounter<u64>>,
     signals: [BoundCounter<u64>; Source::ALL.len()],
@@ -210,7 +254,15 @@ impl ProviderSeries {
         let order_lost = instruments.order_lost.bind(&[label("provider", provider)]);
         order_lost.add(0);
         let reports = Bounded::new(MAX_REPORTS_PER_PROVIDER);
-        Self { name: provider.into(), waits: Default::default(), reports, signals, order_lost }
+        Self {
+            name: provider.into(),
+            tenants: Bounded::new(MAX_TENANTS),
+            other_tenants: OnceLock::new(),
+            waits: Default::default(),
+            reports,
+            signals,
+            order_lost,
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -226,6 +278,22 @@ impl ProviderSeries {
             instruments.wait_seconds.bind(&labels)
         };
         series.get_or_init(bind).record(seconds);
+    }
+
+    /// An answered ask of a tenant; `waited`: in all, where the wait is over.
+    pub(crate) fn tenant(
+        &self,
+        instruments: &Instruments,
+        budget: &Budget,
+        tenant: &str,
+        (class, outcome): (Class, AcquireOutcome),
+        waited: Option<f64>,
+    ) {
+        let make = |name: &str| TenantSeries::new(&self.name, name);
+        let count = |series: &TenantSeries| series.answered(instruments, class, outcome, waited);
+        if self.tenants.with_paid(tenant, (budget, 1), || (tenant.into(), make(tenant)), count).is_none() {
+            count(self.other_tenants.get_or_init(|| make(OTHER)));
+        }
     }
 
     pub(crate) fn report(

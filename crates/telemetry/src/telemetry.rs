@@ -13,9 +13,11 @@ use crate::Error;
 use crate::buckets::InBucket;
 use crate::fleet::Fleet;
 use crate::instruments::{self, Instruments};
-use crate::labels::{AcquireOutcome, Forwarded, ReloadResult, ReportOutcome, StateLoss, Status, UnitsKind};
-use crate::load::{InMode, Load, Observed};
-use crate::series::{Bounded, MAX_HEADERS, MAX_PROVIDERS, OTHER, ProviderSeries, ScopeSeries, label};
+use crate::labels::{AcquireOutcome, Forwarded, ReloadResult, ReportOutcome, StateLoss, Status, Units};
+use crate::load::{InGroup, InMode, Load, Observed};
+use crate::series::{
+    Bounded, Budget, MAX_HEADERS, MAX_PROVIDERS, MAX_TENANTS, OTHER, ProviderSeries, SERIES_OF_A_SCOPE, ScopeSeries, label,
+};
 
 /// The `Content-Type` of [`Telemetry::render`] (Prometheus text format 0.0.4).
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -34,7 +36,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_scopes: 200, version: env!("CARGO_PKG_VERSION") }
+        Self { max_scopes: 150, version: env!("CARGO_PKG_VERSION") }
     }
 }
 
@@ -45,6 +47,9 @@ pub struct Telemetry(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     instruments: Instruments,
+    /// Series of scopes and their tenants that may still be named.
+    named_series: Budget,
+    named_tenants: Budget,
     scopes: Bounded<String, Arc<ScopeSeries>>,
     other_scopes: OnceLock<Arc<ScopeSeries>>,
     providers: Bounded<Box<str>, Arc<ProviderSeries>>,
@@ -98,6 +103,8 @@ impl Telemetry {
             .map(|result| zero(instruments.config_reloads.bind(&[label("result", result.name())])));
         Ok(Self(Arc::new(Inner {
             instruments,
+            named_series: Budget::new(SERIES_OF_A_SCOPE * max_scopes),
+            named_tenants: Budget::new(MAX_TENANTS),
             scopes: Bounded::new(max_scopes),
             other_scopes: OnceLock::new(),
             providers: Bounded::new(MAX_PROVIDERS),
@@ -121,7 +128,8 @@ impl Telemetry {
         // Lengths first, so that no two triples share a key.
         let key = format!("{}:{}:{provider}{account}{model}", provider.len(), account.len());
         let make = || (key.clone(), Arc::new(ScopeSeries::new(instruments, provider, account, model)));
-        let scope = self.0.scopes.with(&key, make, Arc::clone).unwrap_or_else(|| {
+        let paid = (&self.0.named_series, SERIES_OF_A_SCOPE);
+        let scope = self.0.scopes.with_paid(&key, paid, make, Arc::clone).unwrap_or_else(|| {
             self.0.other_scopes.get_or_init(|| Arc::new(ScopeSeries::new(instruments, OTHER, OTHER, OTHER))).clone()
         });
         ScopeLabels { scope, provider: self.provider(provider) }
@@ -171,13 +179,26 @@ impl Telemetry {
     }
 
     /// Adds to the units that ended calls used.
-    pub fn units(&self, scope: &ScopeLabels, meter: &str, kind: UnitsKind, units: u64) {
-        scope.scope.units(&self.0.instruments, meter, kind, units);
+    pub fn units(&self, scope: &ScopeLabels, units: &Units<'_>) {
+        scope.scope.units(&self.0.instruments, &self.0.named_series, units);
+    }
+
+    /// Counts an answered ask of a tenant; `waited`: how long it waited in all, where the wait is over.
+    pub fn tenant_answered(
+        &self,
+        scope: &ScopeLabels,
+        tenant: &str,
+        class: Class,
+        outcome: AcquireOutcome,
+        waited: Option<Span>,
+    ) {
+        let waited = waited.map(|waited| waited.at_least_zero().as_secs_f64());
+        scope.provider.tenant(&self.0.instruments, &self.0.named_tenants, tenant, (class, outcome), waited);
     }
 
     /// Counts leases that ended without a report.
     pub fn leases_expired(&self, scope: &ScopeLabels, count: u64) {
-        scope.scope.leases_expired.add(count);
+        scope.scope.leases_expired(&self.0.instruments, count);
     }
 
     /// Counts a slot whose caller came too late.
@@ -213,6 +234,16 @@ impl Telemetry {
     /// Says where the gauges of buckets read them; as [`Telemetry::observe_load`].
     pub fn observe_buckets(&self, source: impl Fn() -> Vec<InBucket> + Send + Sync + 'static) {
         self.0.observed.set_buckets(Arc::new(source));
+    }
+
+    /// Says where the gauges of groups read them; as [`Telemetry::observe_load`].
+    pub fn observe_groups(&self, source: impl Fn() -> Vec<InGroup> + Send + Sync + 'static) {
+        self.0.observed.set_groups(Arc::new(source));
+    }
+
+    /// Says whether calls are taken; as [`Telemetry::observe_load`].
+    pub fn observe_ready(&self, source: impl Fn() -> bool + Send + Sync + 'static) {
+        self.0.observed.set_ready(Arc::new(source));
     }
 
     /// Says where the gauges of the fleet read it; as [`Telemetry::observe_load`].

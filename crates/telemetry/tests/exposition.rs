@@ -10,8 +10,8 @@ use paceline_core::signal::Source;
 use paceline_core::units::Span;
 use paceline_telemetry::catalogue::{LABELS, SeriesBound, WAIT_BOUNDS_SECONDS};
 use paceline_telemetry::{
-    AcquireOutcome, CATALOGUE, Fleet, InBucket, InFleet, InMode, Kind, Load, Metric, Options, ReloadResult, ReportOutcome,
-    StateLoss, Status, Telemetry, UnitsKind,
+    AcquireOutcome, CATALOGUE, Fleet, InBucket, InFleet, InGroup, InMode, Kind, Load, Metric, Options, ReloadResult,
+    ReportOutcome, StateLoss, Status, Telemetry, Units,
 };
 use proptest::prelude::*;
 
@@ -64,7 +64,14 @@ fn one_of_each(telemetry: &Telemetry) {
     telemetry.report(&scope, ReportOutcome::Response, Status::Http(429), "retry");
     telemetry.signal(&scope, Source::RetryAfterSeconds);
     telemetry.unread_header(&scope, "X-RateLimit-Mystery");
-    telemetry.units(&scope, "tokens", UnitsKind::Overrun, 30);
+    telemetry.units(&scope, &Units { tenant: "ads", meter: "tokens", is_retry: true, used: 100, overrun: 30 });
+    telemetry.tenant_answered(&scope, "ads", Class::Batch, AcquireOutcome::Queued, None);
+    telemetry.tenant_answered(&scope, "ads", Class::Batch, AcquireOutcome::Granted, Some(Span::from_millis(2_500)));
+    telemetry.observe_ready(|| true);
+    telemetry.observe_groups(|| {
+        let (provider, account, model) = (Arc::from("openai"), Arc::from("prod"), Arc::from("gpt-4o"));
+        vec![InGroup { provider, account, model, is_breaker_open: true }]
+    });
     telemetry.leases_expired(&scope, 2);
     telemetry.late_use(&scope);
     telemetry.learned_limit_flap(&scope);
@@ -88,11 +95,14 @@ fn one_of_each(telemetry: &Telemetry) {
             effective: Some(300),
             observed_remaining: Some(17),
             foreign_drain: Some(149.0),
+            utilization: Some(0.75),
+            exhausted_in: Some(7_200.0),
+            resets_in: Some(3_600.0),
         }]
     });
     telemetry.order_lost(&scope);
     telemetry.observe_fleet(|| {
-        let scope = |is_led, is_degraded| InFleet { provider: Arc::from("openai"), is_led, is_degraded };
+        let scope = |is_led, is_degraded| InFleet { provider: Arc::from("openai"), is_led, is_degraded, is_closed: true };
         Fleet { scopes: vec![scope(true, false), scope(true, true)], replicas: 3, is_config_stale: true }
     });
     telemetry.store_conflict();
@@ -131,7 +141,14 @@ fn every_event_shows_under_its_labels() {
     assert_eq!(value(&seen, "paceline_unread_headers_total", &header), 1.0);
     assert_eq!(value(&seen, "paceline_leases_expired_total", &scope), 2.0);
     assert_eq!(value(&seen, "paceline_late_uses_total", &scope), 1.0);
-    assert_eq!(value(&seen, "paceline_units_total", &[("meter", "tokens"), ("kind", "overrun")]), 30.0);
+    assert_eq!(value(&seen, "paceline_units_total", &[("tenant", "ads"), ("meter", "tokens"), ("kind", "overrun")]), 30.0);
+    assert_eq!(value(&seen, "paceline_units_total", &[("tenant", "ads"), ("meter", "tokens"), ("kind", "retry")]), 100.0);
+    let of_tenant = [("provider", "openai"), ("tenant", "ads"), ("priority", "batch")];
+    assert_eq!(value(&seen, "paceline_tenant_wait_seconds_total", &of_tenant), 2.5);
+    for outcome in ["queued", "granted"] {
+        assert_eq!(value(&seen, "paceline_tenant_acquires_total", &[&of_tenant[..], &[("outcome", outcome)]].concat()), 1.0);
+    }
+    assert_eq!((value(&seen, "paceline_ready", &[]), value(&seen, "paceline_breaker_open", &scope)), (1.0, 1.0));
     assert_eq!(value(&seen, "paceline_units_total", &[("meter", "tokens"), ("kind", "first")]), 0.0, "shown from the start");
     assert_eq!(value(&seen, "paceline_learned_limit_flaps_total", &scope), 1.0);
     assert_eq!(value(&seen, "paceline_account_mixed", &[("provider", "openai"), ("account", "prod")]), 2.0);
@@ -139,6 +156,9 @@ fn every_event_shows_under_its_labels() {
     assert_eq!(value(&seen, "paceline_bucket_level", &bucket), -2.5);
     assert_eq!(value(&seen, "paceline_bucket_observed_remaining", &bucket), 17.0);
     assert_eq!(value(&seen, "paceline_bucket_foreign_drain", &bucket), 149.0);
+    assert_eq!(value(&seen, "paceline_utilization", &bucket), 0.75);
+    assert_eq!(value(&seen, "paceline_quota_exhausted_in_seconds", &bucket), 7_200.0);
+    assert_eq!(value(&seen, "paceline_quota_resets_in_seconds", &bucket), 3_600.0);
     let limit = |kind| value(&seen, "paceline_bucket_limit", &with(&[("bucket", "requests"), ("kind", kind)]));
     assert_eq!((limit("configured"), limit("effective")), (600.0, 300.0));
     assert_eq!(value(&seen, "paceline_shadow_asks_total", &scope), 2.0);
@@ -151,7 +171,7 @@ fn every_event_shows_under_its_labels() {
         assert_eq!(value(&seen, "paceline_mode", &labels), part);
     }
     assert_eq!(value(&seen, "paceline_order_lost_total", &[("provider", "openai")]), 1.0);
-    assert_eq!(value(&seen, "paceline_degraded", &[("provider", "openai")]), 1.0);
+    assert_eq!(value(&seen, "paceline_degraded", &[("provider", "openai"), ("policy", "closed")]), 1.0);
     assert_eq!(value(&seen, "paceline_scopes_led", &[]), 2.0);
     assert_eq!(value(&seen, "paceline_replicas_live", &[]), 3.0);
     assert_eq!(value(&seen, "paceline_config_stale", &[]), 1.0);
@@ -240,7 +260,7 @@ fn counters_are_there_before_their_first_event() {
     let telemetry = telemetry();
     let _ = telemetry.scope("openai", "prod", "gpt-4o");
     let seen = scrape(&telemetry);
-    for name in ["paceline_store_conflicts_total", "paceline_state_repaired_total", "paceline_leases_expired_total"] {
+    for name in ["paceline_store_conflicts_total", "paceline_state_repaired_total", "paceline_late_uses_total"] {
         assert_eq!(value(&seen, name, &[]), 0.0);
     }
     assert_eq!(value(&seen, "paceline_signals_total", &[("source", "none")]), 0.0);
@@ -312,7 +332,7 @@ fn two_thousand_models_make_two_hundred_and_one_triples_and_lose_nothing() {
             let other = [("provider", "other"), ("account", "other"), ("model", "other")];
             assert_eq!(value(&seen, name, &other), f64::from(1_800 * (round + 1)));
         }
-        assert_eq!(of("paceline_leases_expired_total").len(), 201);
+        assert_eq!(of("paceline_late_uses_total").len(), 201);
         let wait = value(&seen, "paceline_wait_seconds_count", &[("provider", "openai")]);
         assert_eq!(wait, f64::from(2_000 * (round + 1)), "per provider the name stays");
     }

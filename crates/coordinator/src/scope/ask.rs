@@ -14,10 +14,11 @@ use paceline_core::units::{FleetTime, Span};
 
 use super::alone::store_is_away;
 use super::bounds::{deny, refusal};
+use super::effects::tenant_or_default;
 use super::shadow::is_needless_retry;
 use super::used::kind_of;
 use super::{AskInput, Call, Effects, Event, Input, Reply, ReplyId, Scope, reply_to};
-use crate::api::{Answer, CallError, DEFAULT_TENANT, Denied, FIRST_HOLD, ReportAnswer};
+use crate::api::{Answer, CallError, Denied, FIRST_HOLD, ReportAnswer};
 use crate::record::{CallKey, Record};
 use crate::settings::Settings;
 use crate::wire::{self, TicketWire};
@@ -76,7 +77,7 @@ impl Standing {
 
 /// The tenant; who names none is `default`.
 fn tenant_name(input: &AskInput) -> &str {
-    if input.request.tenant.is_empty() { DEFAULT_TENANT } else { &input.request.tenant }
+    tenant_or_default(&input.request.tenant)
 }
 
 /// Says in a refusal that the call was not treated as it asked.

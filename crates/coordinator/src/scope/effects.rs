@@ -14,7 +14,7 @@ use paceline_core::units::{FleetTime, Span};
 
 use super::lost::Return;
 use super::{Call, Elsewhere, Input, Quote, ScopeView};
-use crate::api::{AcquireRequest, Answer, CallError, ReportAnswer};
+use crate::api::{AcquireRequest, Answer, CallError, DEFAULT_TENANT, ReportAnswer};
 use crate::record::{CallKey, Kept};
 
 /// Names a caller that waits for an answer; given by the loop.
@@ -93,6 +93,8 @@ pub enum Event {
     Decided {
         /// For which model.
         model: Arc<str>,
+        /// Whose.
+        tenant: Arc<str>,
         /// In which class.
         class: Class,
         /// What is done with calls like it.
@@ -122,6 +124,8 @@ pub enum Event {
     Used {
         /// For which model.
         model: Arc<str>,
+        /// Whose.
+        tenant: Arc<str>,
         /// What was done with it.
         mode: Mode,
         /// Whether it was not the first attempt.
@@ -215,6 +219,11 @@ pub struct EndedAs {
     pub tells: bool,
 }
 
+/// A tenant as it is counted; who names none is `default`.
+pub(super) fn tenant_or_default(tenant: &str) -> &str {
+    if tenant.is_empty() { DEFAULT_TENANT } else { tenant }
+}
+
 impl Event {
     /// How an ask ended.
     pub(super) fn decided(
@@ -225,7 +234,8 @@ impl Event {
         delays: Vec<DelayPart>,
     ) -> Self {
         let model = Arc::from(request.target.model.as_str());
-        Self::Decided { model, class, mode, is_retry: request.attempt > 1, outcome, delays }
+        let tenant = Arc::from(tenant_or_default(&request.tenant));
+        Self::Decided { model, tenant, class, mode, is_retry: request.attempt > 1, outcome, delays }
     }
 }
 

@@ -11,6 +11,7 @@ use paceline_core::signal::AnswerKind;
 use paceline_core::units::{FleetTime, Span};
 use paceline_core::usage::{CallKind, Form, LABEL};
 
+use super::effects::tenant_or_default;
 use super::{Effects, Event, ReportInput, Scope, UnitsOf};
 use crate::api::{AcquireRequest, DEFAULT_TTL, LONGEST_TTL};
 use crate::wire::{self, LeaseWire};
@@ -71,6 +72,7 @@ impl Scope {
         }
         fx.events_on_commit.push(Event::Used {
             model: Arc::from(wire.model.as_str()),
+            tenant: Arc::from(tenant_or_default(&wire.tenant)),
             mode,
             is_retry: lease.attempt > 1,
             units: self.units(lease, input),

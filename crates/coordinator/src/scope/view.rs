@@ -345,6 +345,13 @@ impl ScopeView {
     }
 }
 
+impl Scope {
+    /// Whether every group in use denies its calls while the store is away.
+    pub(crate) fn is_closed_without_store(&self) -> bool {
+        !self.plans.is_empty() && self.plans.values().all(|plan| plan.store_down == StoreDown::Closed)
+    }
+}
+
 fn degraded(scope: &Scope, now: FleetTime) -> Option<DegradedView> {
     let alone = scope.alone.as_ref()?;
     let mut done = scope.plans.values().map(|plan| plan.store_down);

@@ -11,6 +11,7 @@ mod fallbacks;
 mod history;
 mod leading;
 mod losses;
+mod metrics;
 mod replicas;
 mod rest;
 mod settling;
@@ -85,6 +86,15 @@ impl<S: Store> Service<S> {
     fn metric(&self, name: &str) -> f64 {
         let text = self.telemetry.render().unwrap();
         let samples = text.lines().filter(|line| line.starts_with(name) && !line.starts_with('#'));
+        samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// The sum of those samples of a metric that have these labels.
+    fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let text = self.telemetry.render().unwrap();
+        let start = format!("{name}{{");
+        let has = |line: &str| labels.iter().all(|(label, value)| line.contains(&format!("{label}=\"{value}\"")));
+        let samples = text.lines().filter(|line| line.starts_with(&start) && has(line));
         samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 

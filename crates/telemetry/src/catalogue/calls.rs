@@ -5,7 +5,9 @@ use paceline_core::signal::Source;
 
 use super::{Across, Kind, Metric, SeriesBound, WAIT_BOUNDS_SECONDS};
 use crate::labels::{AcquireOutcome, UnitsKind};
-use crate::series::{MAX_BUCKETS_PER_SCOPE, MAX_METERS_PER_SCOPE, MAX_REASONS_PER_SCOPE};
+use crate::series::{
+    MAX_BUCKETS_PER_SCOPE, MAX_METERS_PER_SCOPE, MAX_PROVIDERS, MAX_REASONS_PER_SCOPE, MAX_TENANTS, MAX_TENANTS_PER_SCOPE,
+};
 
 /// Where waiting went.
 pub const DELAY_SECONDS: Metric = Metric {
@@ -100,10 +102,10 @@ pub const UNITS: Metric = Metric {
     name: "paceline_units_total",
     kind: Kind::Counter,
     unit: "{unit}",
-    labels: &["provider", "account", "model", "meter", "kind"],
+    labels: &["provider", "account", "model", "meter", "tenant", "kind"],
     help: "Units that ended calls used, as reported or else as reserved, by meter; kind `overrun` is the part beyond the reservation.",
     question: "Who uses what, what do retries cost, and how often is more used than was reserved?",
-    series: SeriesBound::PerScope((MAX_METERS_PER_SCOPE + 1) * UnitsKind::ALL.len()),
+    series: SeriesBound::PerScope((MAX_TENANTS_PER_SCOPE + 1) * (MAX_METERS_PER_SCOPE + 1) * UnitsKind::ALL.len()),
 };
 
 /// Places in line that could not be kept.
@@ -116,3 +118,28 @@ pub const ORDER_LOST: Metric = Metric {
     question: "Is anybody overtaken?",
     series: SeriesBound::PerProvider(1),
 };
+
+/// How long tenants wait.
+pub const TENANT_WAIT_SECONDS: Metric = Metric {
+    name: "paceline_tenant_wait_seconds_total",
+    kind: Kind::Counter,
+    unit: "s",
+    labels: &["provider", "tenant", "priority"],
+    help: "Time that calls of a tenant waited before they were granted or denied.",
+    question: "Does one team wait longer than the others?",
+    series: SeriesBound::InAll(TENANTS * Class::ALL.len()),
+};
+
+/// How asks of tenants were answered.
+pub const TENANT_ACQUIRES: Metric = Metric {
+    name: "paceline_tenant_acquires_total",
+    kind: Kind::Counter,
+    unit: "{ask}",
+    labels: &["provider", "tenant", "priority", "outcome"],
+    help: "Asks for a slot, by tenant and answer.",
+    question: "Is one team denied while others are granted?",
+    series: SeriesBound::InAll(TENANTS * Class::ALL.len() * AcquireOutcome::ALL.len()),
+};
+
+/// Those that are named, and `other` of each provider.
+const TENANTS: usize = MAX_TENANTS + MAX_PROVIDERS + 1;

@@ -1,7 +1,7 @@
 //! What each label means.
 
 /// What each label means; `{sources}` in a text stands for the list of sources.
-pub const LABELS: [(&str, &str); 20] = [
+pub const LABELS: [(&str, &str); 22] = [
     ("account", "Whose quota: the name workers send, never a key."),
     (
         "bucket",
@@ -21,6 +21,10 @@ pub const LABELS: [(&str, &str); 20] = [
         "outcome",
         "Of an ask: `granted`, `queued`, `denied`, `cancelled` (the caller went away). Of a report: `response`, `running`, `timeout`, `connection_failed`, `abandoned`. Of a call sent on to another replica: `answered`, `unanswered` (not within 200 ms), `broken` (not reached, or the connection ended).",
     ),
+    (
+        "policy",
+        "What happens to calls while the store is away: `local`, each replica grants its part, or `closed`, they are denied.",
+    ),
     ("priority", "`interactive`, `normal` or `batch`."),
     ("provider", "A name from the catalogue or the configuration; `other` beyond 64 of them."),
     (
@@ -32,6 +36,10 @@ pub const LABELS: [(&str, &str); 20] = [
     (
         "status",
         "The HTTP status where it is one in use, else its class (`4xx`); the name of a gRPC status; `other` for numbers that are neither; empty when the provider did not answer.",
+    ),
+    (
+        "tenant",
+        "Whose calls, as workers say; `default` for who says nothing; `other` beyond eight of a scope, or 200 of a replica.",
     ),
     ("verdict", "What the worker was told: `done`, `retry`, `fail_over`, `give_up`; empty when the call goes on."),
     ("version", "Of this build."),

@@ -92,7 +92,7 @@ pub const WAIT_BOUNDS_SECONDS: [f64; 25] = [
 ];
 
 /// Every metric, in the order of the reference.
-pub const CATALOGUE: [&Metric; 39] = [
+pub const CATALOGUE: [&Metric; 46] = [
     &DELAY_SECONDS,
     &WAIT_SECONDS,
     &OLDEST_WAIT_SECONDS,
@@ -103,12 +103,18 @@ pub const CATALOGUE: [&Metric; 39] = [
     &SIGNALS,
     &UNREAD_HEADERS,
     &UNITS,
+    &TENANT_WAIT_SECONDS,
+    &TENANT_ACQUIRES,
     &LEASES_EXPIRED,
     &LATE_USES,
     &BUCKET_LEVEL,
     &BUCKET_LIMIT,
     &BUCKET_OBSERVED_REMAINING,
     &BUCKET_FOREIGN_DRAIN,
+    &UTILIZATION,
+    &QUOTA_EXHAUSTED_IN_SECONDS,
+    &QUOTA_RESETS_IN_SECONDS,
+    &BREAKER_OPEN,
     &LEARNED_LIMIT_FLAPS,
     &ACCOUNT_MIXED,
     &MODE,
@@ -119,6 +125,7 @@ pub const CATALOGUE: [&Metric; 39] = [
     &SHADOW_PREVENTED,
     &FORWARDED,
     &ORDER_LOST,
+    &READY,
     &REPLICAS_LIVE,
     &SCOPES_LED,
     &DEGRADED,

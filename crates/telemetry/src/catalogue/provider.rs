@@ -103,3 +103,47 @@ pub const ACCOUNT_MIXED: Metric = Metric {
     question: "Does one account name stand for two keys of different organisations?",
     series: SeriesBound::PerAccount(1),
 };
+
+/// How much of a limit is drawn.
+pub const UTILIZATION: Metric = Metric {
+    name: "paceline_utilization",
+    kind: Kind::Gauge(Across::Whole),
+    unit: "",
+    labels: &["provider", "account", "model", "bucket"],
+    help: "The part of our limit that is drawn, 1 for all: granted in the last minute of what a minute brings; of a window longer than a minute, what was granted in it; of calls in flight, those that are.",
+    question: "Do we get what we pay for?",
+    series: SeriesBound::PerScope(MAX_BUCKETS_PER_SCOPE),
+};
+
+/// When a long quota will be gone.
+pub const QUOTA_EXHAUSTED_IN_SECONDS: Metric = Metric {
+    name: "paceline_quota_exhausted_in_seconds",
+    kind: Kind::Gauge(Across::Whole),
+    unit: "s",
+    labels: &["provider", "account", "model", "bucket"],
+    help: "Time until a quota of a day or longer is gone if it is used on as in the last hour, by others too; absent where nothing was used, or the use was watched for less than five minutes.",
+    question: "When will the day's quota be gone?",
+    series: SeriesBound::PerScope(MAX_BUCKETS_PER_SCOPE),
+};
+
+/// When a long quota comes back.
+pub const QUOTA_RESETS_IN_SECONDS: Metric = Metric {
+    name: "paceline_quota_resets_in_seconds",
+    kind: Kind::Gauge(Across::Whole),
+    unit: "s",
+    labels: &["provider", "account", "model", "bucket"],
+    help: "Time until a quota of a day or longer comes back.",
+    question: "Does the day's quota last until it comes back?",
+    series: SeriesBound::PerScope(MAX_BUCKETS_PER_SCOPE),
+};
+
+/// Services that are away.
+pub const BREAKER_OPEN: Metric = Metric {
+    name: "paceline_breaker_open",
+    kind: Kind::Gauge(Across::Whole),
+    unit: "",
+    labels: &["provider", "account", "model"],
+    help: "1 while a group's service is taken to be away and only probes go; 0 since it is back; absent where it was not away of late.",
+    question: "Is it the provider that is down?",
+    series: SeriesBound::PerScope(1),
+};

@@ -41,10 +41,10 @@ pub const DEGRADED: Metric = Metric {
     name: "paceline_degraded",
     kind: Kind::Gauge(Across::Each),
     unit: "{scope}",
-    labels: &["provider"],
-    help: "Scopes that this replica decides without the store: with its part of each limit, or not at all, as configured.",
+    labels: &["provider", "policy"],
+    help: "Scopes that this replica decides without the store: with its part of each limit (`local`), or by denying (`closed`), as configured.",
     question: "Is the store there for every scope?",
-    series: SeriesBound::PerProvider(1),
+    series: SeriesBound::PerProvider(2),
 };
 
 /// Swaps lost to another replica.
@@ -122,5 +122,16 @@ pub const BUILD_INFO: Metric = Metric {
     labels: &["version"],
     help: "Always 1; the running version is the label.",
     question: "Which versions run?",
+    series: SeriesBound::InAll(1),
+};
+
+/// Whether calls are taken.
+pub const READY: Metric = Metric {
+    name: "paceline_ready",
+    kind: Kind::Gauge(Across::Each),
+    unit: "",
+    labels: &[],
+    help: "1 while this replica takes calls; 0 while it starts or lets its callers go, as /readyz says.",
+    question: "How many replicas take calls?",
     series: SeriesBound::InAll(1),
 };
