@@ -167,11 +167,13 @@ mod tests {
         for second in 0..=120 {
             grants.note(at(second), second * 10_000);
         }
-        let use_at = |fired, now| drawn(fired, MINUTE, Returns::Evenly).utilization(&grants, now).unwrap_or(-1.0);
+        let use_of =
+            |grants: &Grants, fired, now| drawn(fired, MINUTE, Returns::Evenly).utilization(grants, now).unwrap_or(-1.0);
+        let use_at = |fired, now| use_of(&grants, fired, now);
         assert!((use_at(1_200, at(120)) - 1.0).abs() < 0.1, "{}", use_at(1_200, at(120)));
         assert!((use_at(1_200, at(150)) - 0.5).abs() < 0.1, "{}", use_at(1_200, at(150)));
         grants.note(at(121), 1_203_000);
-        assert_eq!(use_at(1_203, at(181)), 0.0, "what came last is remembered, too");
+        assert_eq!(use_of(&grants, 1_203, at(181)), 0.0, "what came last is remembered, too");
         assert!(grants.samples.len() <= 14, "{}", grants.samples.len());
         let second = Span::from_secs(1);
         let per_second = drawn(1_200, second, Returns::Evenly).utilization(&grants, at(120)).unwrap_or(-1.0);
