@@ -7,20 +7,21 @@ pub(crate) fn names_model(model: &str, answer: &AnswerParts<'_>) -> bool {
     // `openai/gpt-4o` at a gateway is `gpt-4o` to who refuses.
     let model = model.rsplit('/').next().unwrap_or(model);
     let in_headers = || {
-        answer.headers.iter().any(|(name, value)| {
-            tells_of_a_limit(name) && (contains(name.as_bytes(), model) || contains(value.as_bytes(), model))
+        answer.headers.iter().filter(|(name, _)| tells_of_a_limit(name)).any(|(name, value)| {
+            // The words of a header's name are divided by dashes.
+            contains(value.as_bytes(), model, b"-_.") || contains(name.as_bytes(), model, b"")
         })
     };
-    contains(answer.body, model) || in_headers()
+    contains(answer.body, model, b"-_.") || in_headers()
 }
 
 fn tells_of_a_limit(header: &str) -> bool {
     ["limit", "quota", "retry"].iter().any(|word| header.to_ascii_lowercase().contains(word))
 }
 
-/// Whether a name stands in a text, and is not a part of another word. What follows a dash may be its version.
-fn contains(text: &[u8], name: &str) -> bool {
-    let is_part_of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+/// Whether a name stands in a text, and is not a part of another word, which `joins` go on. What follows a dash may be its version.
+fn contains(text: &[u8], name: &str, joins: &[u8]) -> bool {
+    let is_part_of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || joins.contains(&byte);
     let name = name.as_bytes();
     !name.is_empty()
         && text.windows(name.len()).enumerate().any(|(at, window)| {
