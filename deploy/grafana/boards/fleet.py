@@ -96,10 +96,11 @@ def _banner() -> list[Panel]:
             title="Without Redis",
             asks="How many scopes does some replica decide without Redis, with its part of each limit or not at all?",
             act="Red: Redis does not answer a replica. Runbook `degraded`.",
-            queries=[Query("sum(max by (provider) (paceline_degraded)) or vector(0)")],
+            queries=[Query("sum(max by (provider) (paceline_degraded)) or 0 * count(paceline_build_info)")],
             width=3,
             thresholds=steps((1, RED)),
             words={0: "none"},
+            empty="No replica is scraped.",
         ),
         Number(
             title="Paused by hand",
