@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, check_config, conformance, demo, explain, mock_provider, probe, provider_files, report, serve, simulate, status,
+    bench, check_config, conformance, demo, events, explain, mock_provider, probe, provider_files, report, serve, simulate,
+    status,
 };
 
 /// Many small things live as long as a call does; the system's allocator takes a quarter of the time of an acquire for them.
@@ -31,6 +32,9 @@ Examples:
 
   # Look at it: scopes, limits, levels, who waits and for what
   paceline status
+
+  # What changed in the last hour, who did it and why?
+  paceline events
 
   # What would it have done with the calls that it only watches?
   paceline report --shadow
@@ -70,6 +74,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Simulate(simulate::SimulateArgs),
     Status(status::StatusArgs),
+    Events(events::EventsArgs),
     Report(report::ReportArgs),
     Explain(explain::ExplainArgs),
     CheckConfig(check_config::CheckConfigArgs),
@@ -103,6 +108,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => in_runtime(demo::run(args))?,
         Command::Simulate(args) => simulate::run(&args, &mut io::stdout().lock())?,
         Command::Status(args) => in_runtime(status::run(args, &mut io::stdout()))?,
+        Command::Events(args) => in_runtime(events::run(args, &mut io::stdout()))?,
         Command::Report(args) => in_runtime(report::run(args, &mut io::stdout()))?,
         Command::Explain(args) => {
             args.provider_files.install()?;
@@ -148,6 +154,8 @@ enum Failure {
     #[error(transparent)]
     Status(#[from] status::StatusError),
     #[error(transparent)]
+    Events(#[from] events::EventsError),
+    #[error(transparent)]
     Report(#[from] report::ReportError),
     #[error(transparent)]
     Explain(#[from] explain::ExplainError),
@@ -173,6 +181,7 @@ impl Failure {
         match self {
             Self::Serve(serve::ServeFailure::Serve(error)) if error.is_mistake() => ExitCode::from(2),
             Self::Report(error) => ExitCode::from(error.exit_status()),
+            Self::Events(events::EventsError::Usage(_)) => ExitCode::from(2),
             Self::Probe(error) if error.is_usage() => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
@@ -181,6 +190,7 @@ impl Failure {
     fn is_closed_output(&self) -> bool {
         let error = match self {
             Self::Status(status::StatusError::Output(error))
+            | Self::Events(events::EventsError::Output(error))
             | Self::Report(report::ReportError::Output(error))
             | Self::Bench(bench::BenchError::Output(error))
             | Self::Simulate(simulate::SimulateFailure::Output(error))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use paceline_core::journal::Told;
 use paceline_core::units::FleetTime;
 use paceline_core::value::ScopeValue;
 use paceline_store::{
@@ -27,7 +28,7 @@ use crate::memory::{self, Memory, Stored, TakenOver};
 use crate::metrics::Recorder;
 use crate::outage::Outage;
 use crate::record::{CallKey, Record};
-use crate::scope::{Effects, Input, Reply, ReplyId, Scope};
+use crate::scope::{Effects, Event, Input, Reply, ReplyId, Scope};
 
 /// How many inputs make up one batch at most.
 const BATCH: usize = 512;
@@ -82,6 +83,8 @@ pub(crate) struct State {
     reads: JoinSet<Found>,
     pub(crate) outage: Option<Outage>,
     pub(crate) look: Look,
+    /// What was told of the value's changes, by whoever made them.
+    told: Told,
     /// Refused commits in a row.
     refused: u32,
     last_spoken: Instant,
@@ -105,6 +108,7 @@ impl State {
             reads: JoinSet::new(),
             outage: None,
             look: Look::default(),
+            told: Told::default(),
             refused: 0,
             last_spoken: Instant::now(),
             want_to_know: Vec::new(),
@@ -218,6 +222,8 @@ impl<S: Store> Actor<S> {
             }
             return self.tell_on_commit(state, fx, now);
         }
+        let changed = state.told.changes(self.scope.value(), now);
+        fx.events_on_commit.extend(changed.into_iter().map(Event::Changed));
         let flight = self.take_off(state, fx, now);
         if let Some((flight, outcome)) = state.air.send(flight).await {
             self.landed(state, flight, outcome);
@@ -319,6 +325,8 @@ impl<S: Store> Actor<S> {
             self.scope.adopt(taken.value, now);
         }
         self.lead.see(self.scope.value().leader.as_ref());
+        // What is different in it was told by whoever wrote it.
+        state.told = Told::of(self.scope.value(), now);
     }
 
     /// The lead goes to where the calls come in, if that replica lives.

@@ -17,6 +17,7 @@ use crate::api::{AcquireRequest, Answer, CallError, Denied, ReportAnswer, Report
 use crate::gauges::Gauges;
 use crate::history::Ledgers;
 use crate::inputs::{release_lease_input, release_ticket_input, report_input, unheard_input};
+use crate::journal::{Happened, Journal};
 use crate::lead::{Lead, LeadCell};
 use crate::metrics::Recorder;
 use crate::registry::Registry;
@@ -72,6 +73,7 @@ pub(crate) struct Inner<S> {
     others: Arc<AtomicBool>,
     registry: Registry,
     ledgers: Ledgers,
+    journal: Arc<Journal>,
 }
 
 #[derive(Clone)]
@@ -106,6 +108,7 @@ impl<S: Store> Coordinator<S> {
             others: Arc::default(),
             registry: Registry::default(),
             ledgers: Ledgers::default(),
+            journal: Arc::default(),
         });
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_load(move || weak.upgrade().map(|inner| inner.load()).unwrap_or_default());
@@ -378,7 +381,8 @@ impl<S: Store> Coordinator<S> {
             provider: Arc::from(target.provider.as_str()),
             account: Arc::from(target.account.as_str()),
         };
-        let recorder = Recorder::new(self.0.telemetry.clone(), self.0.ledgers.of(key, &target), target);
+        let ledger = self.0.ledgers.of(key, &target);
+        let recorder = Recorder::new(self.0.telemetry.clone(), ledger, (self.0.journal.clone(), self.0.replica), target);
         tokio::spawn(Actor { inner: self.0.clone(), key, inbox, scope, gauges, lead, recorder }.run());
         scopes.insert(key, handle.clone());
         handle
@@ -497,6 +501,15 @@ impl<S> Inner<S> {
 
     pub(crate) fn ledgers(&self) -> &Ledgers {
         &self.ledgers
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Notes something that happened here.
+    pub(crate) fn note(&self, happened: Happened) {
+        self.journal.note(self.replica, happened);
     }
 
     /// Where others reach this replica.

@@ -9,6 +9,7 @@ use paceline_telemetry::{AcquireOutcome, ReportOutcome, ScopeLabels, StateLoss, 
 
 use crate::api::Target;
 use crate::history::Ledger;
+use crate::journal::{Happened, Journal, Kind, of_scope};
 use crate::scope::{DecidedAs, Event, UnitsOf};
 
 /// The recorder of one scope; it keeps the labels of the models it has seen.
@@ -16,13 +17,20 @@ pub(crate) struct Recorder {
     telemetry: Telemetry,
     /// Where calls are counted for later.
     ledger: Option<Arc<Ledger>>,
+    /// Where changes are noted, and by which replica.
+    journal: (Arc<Journal>, u32),
     target: Target,
     labels: HashMap<Arc<str>, ScopeLabels>,
 }
 
 impl Recorder {
-    pub(crate) fn new(telemetry: Telemetry, ledger: Option<Arc<Ledger>>, target: Target) -> Self {
-        Self { telemetry, ledger, target, labels: HashMap::new() }
+    pub(crate) fn new(telemetry: Telemetry, ledger: Option<Arc<Ledger>>, journal: (Arc<Journal>, u32), target: Target) -> Self {
+        Self { telemetry, ledger, journal, target, labels: HashMap::new() }
+    }
+
+    fn note(&self, happened: Happened) {
+        let (journal, replica) = &self.journal;
+        journal.note(*replica, happened);
     }
 
     pub(crate) fn conflict(&self) {
@@ -94,12 +102,24 @@ impl Recorder {
                     self.telemetry.units(&labels, &units);
                 }
             }
-            Event::AccountMixed { organisations } => tracing::warn!(
-                provider = self.target.provider,
-                account = self.target.account,
-                organisations = organisations.join(", "),
-                "answers of this account name several organisations: one name stands for several quotas"
-            ),
+            Event::Changed(changed) => self.note(of_scope(&self.target, &changed, now)),
+            Event::AccountMixed { organisations } => {
+                let mixed = Happened {
+                    provider: self.target.provider.clone(),
+                    account: self.target.account.clone(),
+                    who: "the provider".to_owned(),
+                    why: "its answers name several organisations under one account name".to_owned(),
+                    after: organisations.join(", "),
+                    ..Happened::new(now, Kind::AccountMixed)
+                };
+                self.note(mixed);
+                tracing::warn!(
+                    provider = self.target.provider,
+                    account = self.target.account,
+                    organisations = organisations.join(", "),
+                    "answers of this account name several organisations: one name stands for several quotas"
+                );
+            }
             Event::Watched { model, wait, denied, .. } => {
                 let labels = self.labels_of(&model);
                 self.telemetry.watched(&labels, wait);

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::actor::{Actor, State, Trouble};
 use crate::flight::Flight;
+use crate::journal::{Happened, Kind};
 use crate::scope::LostCommit;
 
 /// How often the store is asked whether it is back, give or take a fifth, so that replicas and scopes do not ask together.
@@ -72,6 +73,12 @@ impl<S: Store> Actor<S> {
         self.scope.go_alone(written, self.inner.among(), now);
         if self.gauges.set_degraded(true) {
             let target = self.scope.target();
+            self.inner.note(Happened {
+                who: "the store".to_owned(),
+                why: error.to_string(),
+                after: format!("this replica decides with its part of each limit, one of {}, or denies", self.inner.among()),
+                ..Happened::new(now, Kind::StoreLost)
+            });
             tracing::warn!(
                 provider = target.provider, account = target.account, among = self.inner.among(), %error,
                 "the store does not answer; this replica goes on with its part of each limit, or denies where `on_store_down: closed` \
@@ -114,6 +121,13 @@ impl<S: Store> Actor<S> {
                 let target = self.scope.target();
                 tracing::debug!(provider = target.provider, account = target.account, "decided with the store again");
                 if is_last {
+                    let after = Span::from_micros(i64::try_from(since.elapsed().as_micros()).unwrap_or(i64::MAX));
+                    self.inner.note(Happened {
+                        who: "the store".to_owned(),
+                        why: "it answers again".to_owned(),
+                        before: format!("away for {after}"),
+                        ..Happened::new(now, Kind::StoreBack)
+                    });
                     tracing::info!(after = ?since.elapsed(), "the store answers again; no account is decided without it any more");
                 }
             }

@@ -26,6 +26,11 @@ impl<S: Store> Coordinator<S> {
         self.inner().replica
     }
 
+    /// This replica as people see it: where it is reached, or its number.
+    pub fn name(&self) -> String {
+        self.inner().address().map_or_else(|| self.replica().to_string(), |address| address.to_string())
+    }
+
     /// Whether another replica was ever seen to lead a scope of this one's calls: until then all of them are decided here, and
     /// nobody has to look up who leads.
     pub fn has_others(&self) -> bool {

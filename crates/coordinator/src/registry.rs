@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::api::CallError;
 use crate::front::Coordinator;
+use crate::journal::{Happened, Kind};
 use crate::roll::{self, Divergence, Diverges, standing};
 
 /// What is known of the fleet since the last heartbeat.
@@ -141,6 +142,21 @@ impl Change {
         Self { joined: only_in(&now, &before), left: only_in(&before, &now) }
     }
 
+    /// The same as events: who comes notes it itself, of those that went the first of those that are left does.
+    fn events(&self, me: &Announcement, live: &[Replica], now: FleetTime) -> Vec<Happened> {
+        let event = |kind: Kind, replica: &Replica, after: &str| Happened {
+            who: roll::name(&replica.announced),
+            why: format!("{} replicas share the state now", live.len()),
+            after: after.to_owned(),
+            ..Happened::new(now, kind)
+        };
+        let is_first = live.iter().map(|replica| replica.announced.id).min() == Some(me.id);
+        let came = self.joined.iter().filter(|replica| replica.announced.id == me.id);
+        let went = self.left.iter().filter(|replica| is_first && replica.announced.id != me.id);
+        let came = came.map(|replica| event(Kind::ReplicaJoined, replica, &format!("version {}", replica.announced.build)));
+        came.chain(went.map(|replica| event(Kind::ReplicaLeft, replica, "it stopped, or was not heard of"))).collect()
+    }
+
     /// Once for each who came or went; nobody needs to be told of itself.
     fn tell(&self, me: &Announcement, live: usize) {
         for Replica { announced, .. } in self.joined.iter().filter(|replica| replica.announced.id != me.id) {
@@ -227,6 +243,7 @@ impl<S: Store> Coordinator<S> {
         let change = registry.see(found, now);
         let replicas = registry.replicas();
         change.tell(&me, replicas.len());
+        change.events(&me, &replicas, now).into_iter().for_each(|happened| inner.note(happened));
         let told = registry.divergence.lock().unwrap_or_else(PoisonError::into_inner).look(&me, &replicas);
         tell_divergence(told, &me, now);
         Ok(())

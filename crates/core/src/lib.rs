@@ -30,6 +30,7 @@ pub mod history;
 pub mod holds;
 pub mod in_force;
 pub mod jitter;
+pub mod journal;
 mod lanes;
 pub mod leader;
 pub mod learn;

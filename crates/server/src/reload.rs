@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{EventKind as FileEventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use paceline_config::{Config, ConfigErrors, Overrides};
 use paceline_coordinator::settings::Settings;
-use paceline_coordinator::{Configured, Coordinator};
+use paceline_coordinator::{Configured, Coordinator, EventKind, Happened};
 use paceline_core::units::{FleetTime, Span};
 use paceline_store::Store;
 use paceline_telemetry::{ReloadResult, Telemetry};
@@ -171,6 +171,7 @@ impl<S: Store> Reloader<S> {
         match reloaded {
             Reloaded::Applied => {
                 self.0.telemetry.config_reload(ReloadResult::Applied);
+                self.note(EventKind::ConfigApplied, why, self.0.in_force.load().hash().to_owned());
                 tracing::info!(
                     why,
                     hash = self.0.in_force.load().hash(),
@@ -189,6 +190,8 @@ impl<S: Store> Reloader<S> {
             Reloaded::Unchanged => tracing::info!(why, "the configuration means the same as the one in force"),
             Reloaded::Refused(errors) => {
                 self.0.telemetry.config_reload(ReloadResult::Refused);
+                let first = errors.problems.first().map(|problem| format!("{}: {}", problem.path, problem.message));
+                self.note(EventKind::ConfigRefused, &first.unwrap_or_default(), "the old one stays in force".to_owned());
                 for problem in &errors.problems {
                     let at = problem.pos.map(|pos| format!("{}:{pos}", errors.file)).unwrap_or_else(|| errors.file.clone());
                     let help = problem.help.as_deref().unwrap_or_default();
@@ -199,6 +202,13 @@ impl<S: Store> Reloader<S> {
             }
             Reloaded::NoFile => {}
         }
+    }
+
+    /// Notes what became of a reload; what is wrong with a file names its settings and never shows their values.
+    fn note(&self, kind: EventKind, why: &str, after: String) {
+        let coordinator = &self.0.coordinator;
+        let who = coordinator.name();
+        coordinator.note(Happened { who, why: why.to_owned(), after, ..Happened::new(coordinator.now(), kind) });
     }
 
     /// Whether the file holds something else than when it was last read. One that is away for a moment, as while it is
@@ -240,7 +250,7 @@ async fn settle(changed: &Notify) {
 fn watcher(file: &Path, changed: Arc<Notify>) -> Option<RecommendedWatcher> {
     let told = move |event: notify::Result<notify::Event>| {
         // Our own reading is an event as well.
-        if event.is_ok_and(|event| !matches!(event.kind, EventKind::Access(_))) {
+        if event.is_ok_and(|event| !matches!(event.kind, FileEventKind::Access(_))) {
             changed.notify_one();
         }
     };

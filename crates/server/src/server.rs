@@ -218,6 +218,7 @@ impl Server {
         }
         upkeep.spawn(upkeep::refresh_keys(self.coordinator.clone()));
         upkeep.spawn(upkeep::write_history(self.coordinator.clone()));
+        upkeep.spawn(upkeep::write_journal(self.coordinator.clone()));
         upkeep.spawn(self.reloader.clone().watch());
         let heart = upkeep.spawn(upkeep::heartbeat(self.coordinator.clone(), self.in_force.clone()));
 
@@ -254,6 +255,7 @@ impl Server {
         let all_gone = timeout(DRAIN_WITHIN, async { while grpc.join_next().await.is_some() {} }).await;
         // Those who were there last reported last.
         let _ = timeout(WRITE_WITHIN, self.coordinator.write_history()).await;
+        let _ = timeout(WRITE_WITHIN, self.coordinator.write_journal()).await;
         if let Some(recording) = self.recording {
             // It ends by itself should the runtime stop first.
             let _ = tokio::task::spawn_blocking(|| recording.finish()).await;

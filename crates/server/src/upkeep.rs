@@ -24,6 +24,9 @@ const KEYS_EVERY: Duration = Duration::from_secs(5);
 /// How often what became of calls is written: a replica that dies takes so much of it along.
 const HISTORY_EVERY: Duration = Duration::from_secs(10);
 
+/// How often what happened is written, if anything did.
+const JOURNAL_EVERY: Duration = Duration::from_secs(2);
+
 /// How often a replica announces itself: five times before it would be missed.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(2);
 
@@ -120,6 +123,19 @@ pub(crate) async fn write_history<S: Store>(coordinator: Coordinator<S>) {
         // A store that is away is told by those who need it; what was counted is kept until it is back.
         if let Err(error) = coordinator.write_history().await {
             tracing::debug!(%error, "what became of calls cannot be written yet");
+        }
+    }
+}
+
+/// Writes what happened.
+pub(crate) async fn write_journal<S: Store>(coordinator: Coordinator<S>) {
+    let mut rounds = jittered(JOURNAL_EVERY);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        rounds.tick().await;
+        // A store that is away is told by those who need it; what was noted is kept until it is back.
+        if let Err(error) = coordinator.write_journal().await {
+            tracing::debug!(%error, "what happened cannot be written yet");
         }
     }
 }

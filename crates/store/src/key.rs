@@ -15,6 +15,11 @@ impl ScopeKey {
         Self(hash("scope", [provider.to_lowercase().as_bytes(), account.as_bytes()]))
     }
 
+    /// The key of something that the fleet keeps beside its scopes, named by these parts.
+    pub fn of_fleet(parts: &[&[u8]]) -> Self {
+        Self(hash("fleet", parts.iter().copied()))
+    }
+
     /// Its bytes.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0

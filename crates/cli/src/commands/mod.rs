@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod check_config;
 pub(crate) mod conformance;
 pub(crate) mod demo;
+pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod mock_provider;
 pub(crate) mod probe;

@@ -7,7 +7,7 @@ mod price;
 mod sum;
 #[cfg(test)]
 mod tests;
-mod when;
+pub(crate) mod when;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};

@@ -5,11 +5,12 @@ use std::path::Path;
 use crate::process::run;
 
 /// The commands, in the order of the help.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "serve",
     "demo",
     "simulate",
     "status",
+    "events",
     "report",
     "explain",
     "check-config",

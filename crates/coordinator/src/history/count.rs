@@ -54,6 +54,7 @@ pub(super) fn count(hour: &mut Hourly, event: &Event) {
         | Event::LateUse { .. }
         | Event::LimitFlapped { .. }
         | Event::AccountMixed { .. }
+        | Event::Changed(_)
         | Event::Repaired(_) => {}
     }
 }

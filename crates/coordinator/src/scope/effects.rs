@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use paceline_core::delays::DelayPart;
 use paceline_core::denial::Reason;
+use paceline_core::journal::Changed;
 use paceline_core::mode::Mode;
 use paceline_core::plan::Class;
 use paceline_core::queue::Ask;
@@ -145,6 +146,8 @@ pub enum Event {
         /// What tells them apart.
         organisations: Vec<String>,
     },
+    /// Something changed that somebody may ask about tomorrow.
+    Changed(Changed),
     /// A call was only watched.
     Watched {
         /// For which model.

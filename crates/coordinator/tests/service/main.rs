@@ -6,6 +6,7 @@
 mod support;
 
 mod crowds;
+mod events;
 mod exits;
 mod fallbacks;
 mod history;

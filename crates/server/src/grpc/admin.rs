@@ -83,6 +83,12 @@ impl<S: Store> Admin for AdminService<S> {
         self.overview.history(selector, since, whose).await.map(Response::new).map_err(status::of_call)
     }
 
+    async fn list_events(&self, request: Request<v1::ListEventsRequest>) -> Result<Response<v1::ListEventsResponse>, Status> {
+        self.allow()?;
+        let asked = read::events(request.into_inner())?;
+        Ok(Response::new(self.overview.events(asked).await))
+    }
+
     async fn get_config(&self, _: Request<v1::GetConfigRequest>) -> Result<Response<v1::GetConfigResponse>, Status> {
         self.allow()?;
         let in_force = self.in_force.load();

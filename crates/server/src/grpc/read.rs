@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use paceline_coordinator::EventKind;
 use paceline_coordinator::api::{
     self, AcquireRequest, DEFAULT_HOLD, LONGEST_TTL, MOST_FALLBACKS, ReportRequest, RetryAsk, Target,
 };
@@ -19,6 +20,7 @@ use super::bounds::{
     MOST_NAME_BYTES, MOST_UNITS_USED,
 };
 use super::status::Problems;
+use crate::overview::EventsAsked;
 
 /// What a release gives back.
 #[derive(Debug)]
@@ -150,6 +152,27 @@ pub(super) fn history(message: v1::GetHistoryRequest) -> Result<(v1::Selector, S
     name("selector.account", &selector.account, &mut wrong);
     let since = wrong.take(convert::optional_span("since", message.since.as_ref())).flatten();
     wrong.into_result((selector, since.unwrap_or(UNLESS_SAID)))
+}
+
+/// Reads which events are asked for.
+pub(super) fn events(message: v1::ListEventsRequest) -> Result<EventsAsked, Status> {
+    const UNLESS_SAID: Span = Span::from_secs(3_600);
+    let mut wrong = Problems::default();
+    let selector = message.selector.unwrap_or_default();
+    name("selector.provider", &selector.provider, &mut wrong);
+    name("selector.account", &selector.account, &mut wrong);
+    let since = wrong.take(convert::optional_span("since", message.since.as_ref())).flatten();
+    let mut kinds = Vec::new();
+    for asked in &message.kinds {
+        match EventKind::ALL.into_iter().find(|kind| kind.name() == asked) {
+            Some(kind) => kinds.push(kind),
+            None => {
+                let known = EventKind::ALL.map(EventKind::name).join(", ");
+                wrong.add("kinds", format!("has {asked:?}, which is no kind of event; there are {known}"));
+            }
+        }
+    }
+    wrong.into_result(EventsAsked { selector, since: since.unwrap_or(UNLESS_SAID), kinds })
 }
 
 /// Reads the names of a scope or of a selector.

@@ -4,6 +4,7 @@
 //! on which calls are sent on and with the same proof, and puts their answers together (`merge`). Nobody is waited for: who does
 //! not answer in time is named in the answer, with what is missing because of it.
 
+mod events;
 mod glob;
 mod history;
 mod merge;
@@ -21,6 +22,7 @@ use paceline_store::Store;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
+pub(crate) use self::events::EventsAsked;
 use crate::peers::Peers;
 
 /// Whose knowledge is asked for.

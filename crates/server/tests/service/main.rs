@@ -7,6 +7,7 @@ mod bad_input;
 mod batches;
 mod bundles;
 mod calls;
+mod events;
 mod fleet;
 mod gone;
 mod history;

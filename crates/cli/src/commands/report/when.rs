@@ -8,7 +8,7 @@ use paceline_provider_sim::parse_span;
 
 /// How far back a report looks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Since {
+pub(crate) enum Since {
     /// So long ago.
     Ago(Span),
     /// From an instant on.
@@ -45,7 +45,7 @@ impl Since {
     ///
     /// # Errors
     /// It is still to come.
-    pub(super) fn ago(self, now: Timestamp) -> Result<Span, String> {
+    pub(crate) fn ago(self, now: Timestamp) -> Result<Span, String> {
         match self {
             Self::Ago(ago) => Ok(ago),
             Self::At(at) => {
