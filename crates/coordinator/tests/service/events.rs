@@ -77,6 +77,7 @@ async fn replicas_note_that_they_come_and_that_others_are_gone() {
     }
     let joined = "replica_joined | version 1.2.3";
     assert_eq!(told(&here).await, [joined, joined]);
+    sleep(secs(1)).await;
     there.coordinator.retire().await.unwrap();
     here.coordinator.heartbeat("1.2.3", "", Default::default()).await.unwrap();
     assert_eq!(told(&here).await[2..], ["replica_left | it stopped, or was not heard of"]);
