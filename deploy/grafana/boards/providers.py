@@ -131,7 +131,7 @@ def _outages() -> list[Panel]:
                     "{{provider}}",
                 )
             ],
-            width=8,
+            width=6,
             unit="percentunit",
             decimals=1,
             thresholds=steps((0.05, RED)),
@@ -147,7 +147,7 @@ def _outages() -> list[Panel]:
                     "{{provider}}",
                 )
             ],
-            width=8,
+            width=6,
             unit="percentunit",
             decimals=1,
             thresholds=steps((0.05, RED)),
@@ -160,7 +160,7 @@ def _outages() -> list[Panel]:
             queries=[
                 Query("max by (provider, account, model) (paceline_breaker_open) > 0", "{{provider}} {{account}} {{model}}")
             ],
-            width=8,
+            width=6,
             is_stepped=True,
             thresholds=steps((1, RED)),
             empty="None.",
@@ -170,7 +170,7 @@ def _outages() -> list[Panel]:
             asks="Does one account name stand for keys of different organisations?",
             act="Give each key an account of its own. Runbook `account-mixed`.",
             queries=[Query("max by (provider, account) (paceline_account_mixed) > 1", "organisations")],
-            width=8,
+            width=6,
             keys=["provider", "account"],
             columns=[Column("organisations", "short", 0, [(None, ORANGE)])],
             empty="None: each account names one organisation, or none.",

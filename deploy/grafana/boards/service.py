@@ -185,7 +185,7 @@ def _store() -> list[Panel]:
             title="Scopes decided without Redis",
             asks="Is the store there for every scope?",
             act="Runbook `degraded`.",
-            queries=[Query("max by (provider) (paceline_degraded)", "{{provider}}")],
+            queries=[Query("max by (provider, policy) (paceline_degraded)", "{{provider}} {{policy}}")],
             width=8,
             is_stepped=True,
             thresholds=steps((1, RED)),

@@ -19,7 +19,8 @@ def callers(text: Text, every: list[Lane]) -> None:
         idle = {"interactive": 0.03, "normal": 0.12, "batch": 0.6}[lane.priority]
 
         def mean(minute: int, lane: Lane = lane, idle: float = idle) -> float:
-            return idle + lane.waiting[minute] / max(0.2, lane.goes[minute]) / 2.2
+            most = {"interactive": 3.3, "normal": 40.0, "batch": 1500.0}[lane.priority]
+            return min(most, idle + lane.waiting[minute] / max(0.2, lane.goes[minute]) / 2.2)
 
         text.gauge("paceline_queue_depth", shown | at, lambda m, lane=lane: round(lane.waiting[m] + lane.goes[m] * 0.05))
         text.gauge(

@@ -44,8 +44,13 @@ providers:
       dates: {models: {"*": {each: true}}}
       resets: {models: {"*": {each: true}}}
       words: {models: {"*": {each: true}}}
+      down: {models: {"*": {each: true, limits: {requests: 6000/min}}}}
       told: {models: {"*": {each: true}}}
       switched: {mode: "off", limits: {requests: 6000/min}}
+  anthropic:
+    on_store_down: closed
+    accounts:
+      prod: {models: {"*": {each: true, limits: {requests: 6000/min}}}}
 """
 
 
@@ -185,6 +190,8 @@ def work(scene: Scene, provider: str) -> list[threading.Thread]:
         ("mute", lambda: _calls(scene, 2, _mute, account="mixed", model="b", tenant="ads")),
         ("watched", lambda: _calls(scene, 3, _refused, account="trial", model="gpt-4o", max_wait=3)),
         ("lost", lambda: _calls(scene, 1, _lost, account="mixed", model="c")),
+        ("closed", lambda: _calls(scene, 2, _good, provider="anthropic", account="prod", model="claude")),
+        ("down", lambda: _calls(scene, 3, _down, account="down", model="gpt-4o")),
         ("slots", lambda: _calls(scene, 4, _good, account="slots", model="gpt-4o")),
         *(
             (account, lambda account=account: _calls(scene, 3, REFUSING[account], account=account, model="m"))
@@ -199,7 +206,7 @@ def work(scene: Scene, provider: str) -> list[threading.Thread]:
     return threads
 
 
-def _calls(scene: Scene, workers: int, answer: Callable[[int], Any], **ask: Any) -> None:
+def _calls(scene: Scene, workers: int, answer: Callable[[int], Any], provider: str = "openai", **ask: Any) -> None:
     limiter = paceline.Limiter(",".join(scene.grpc))
 
     def one(number: int) -> None:
@@ -207,7 +214,7 @@ def _calls(scene: Scene, workers: int, answer: Callable[[int], Any], **ask: Any)
         while not scene.is_over.is_set():
             count += 1
             with contextlib.suppress(paceline.Denied, paceline.Unreachable):
-                for attempt in limiter.attempts("openai", cost={"tokens": 100}, **ask):
+                for attempt in limiter.attempts(provider, cost={"tokens": 100}, **ask):
                     with attempt as slot:
                         time.sleep(0.02)
                         slot.result(answer(number + count))
@@ -276,6 +283,10 @@ def _in_words(number: int) -> Any:
 REFUSING = {"milliseconds": _in_milliseconds, "dates": _by_date, "resets": _by_reset, "words": _in_words}
 
 
+def _down(number: int) -> Any:
+    return paceline.Response(503, {}, b"{}")
+
+
 def _lost(number: int) -> Any:
     return paceline.Response(500, {}, b"{}") if number % 2 else paceline.ConnectionFailed()
 
@@ -310,8 +321,9 @@ def played(folder: Path) -> Iterator[Scene]:
         scene.config.write_text(CONFIG + "classes: {batch: {max_wait: 30min}}\n")
         _is_seen(scene, 'min(paceline_config_reloads_total{result="applied"}) > 0')
         _is_seen(scene, "max(paceline_bucket_foreign_drain) > 0")
+        _is_seen(scene, "max(paceline_breaker_open) > 0")
         redis.send_signal(signal.SIGSTOP)
-        _is_seen(scene, "max(paceline_degraded) > 0")
+        _is_seen(scene, 'max(paceline_degraded{policy="closed"}) > 0 and max(paceline_degraded{policy="local"}) > 0')
         _is_seen(scene, "sum(rate(paceline_store_errors_total[5s])) > 0")
         redis.send_signal(signal.SIGCONT)
         _is_seen(scene, "max(paceline_degraded) == 0")
