@@ -144,9 +144,11 @@ def provider(scene: Scene) -> str:
     return f"http://{found.group()}"
 
 
-def watch(scene: Scene) -> None:
+RULES = ROOT / "deploy/prometheus/paceline.rules.yaml"
+
+
+def watch(scene: Scene, rules: Path = RULES) -> None:
     """A Prometheus that scrapes the replicas each second and evaluates the rules."""
-    rules = ROOT / "deploy/prometheus/paceline.rules.yaml"
     settings = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(rules)],
@@ -166,7 +168,7 @@ def watch(scene: Scene) -> None:
         stdout=log,
         stderr=log,
     )
-    scene.until(lambda: len(scene.ask("query", query="up == 1")["result"]) == 2, "Prometheus scrapes both replicas")
+    scene.until(lambda: len(scene.ask("query", query="up == 1")["result"]) == len(scene.http), "Prometheus scrapes all")
 
 
 HEADERS = {
@@ -180,25 +182,25 @@ HEADERS = {
 def work(scene: Scene, provider: str) -> list[threading.Thread]:
     """Workers of several accounts, classes and tenants, whose provider answers in all ways there are."""
     jobs = [
-        ("chats", lambda: _calls(scene, 4, _good, account="prod", model="gpt-4o", priority="interactive", tenant="web")),
+        ("chats", lambda: calls(scene, 4, good, account="prod", model="gpt-4o", priority="interactive", tenant="web")),
         (
             "batch",
-            lambda: _calls(scene, 30, _good, account="prod", model="gpt-4o", priority="batch", tenant="ads", max_wait=6),
+            lambda: calls(scene, 30, good, account="prod", model="gpt-4o", priority="batch", tenant="ads", max_wait=6),
         ),
-        ("hasty", lambda: _calls(scene, 2, _good, account="prod", model="gpt-4o", priority="batch", max_wait=0.02)),
-        ("refused", lambda: _calls(scene, 3, _refused, account="mixed", model="a", tenant="ads")),
-        ("mute", lambda: _calls(scene, 2, _mute, account="mixed", model="b", tenant="ads")),
-        ("watched", lambda: _calls(scene, 3, _refused, account="trial", model="gpt-4o", max_wait=3)),
-        ("lost", lambda: _calls(scene, 1, _lost, account="mixed", model="c")),
-        ("closed", lambda: _calls(scene, 2, _good, provider="anthropic", account="prod", model="claude")),
-        ("down", lambda: _calls(scene, 3, _down, account="down", model="gpt-4o")),
-        ("slots", lambda: _calls(scene, 4, _good, account="slots", model="gpt-4o")),
+        ("hasty", lambda: calls(scene, 2, good, account="prod", model="gpt-4o", priority="batch", max_wait=0.02)),
+        ("refused", lambda: calls(scene, 3, _refused, account="mixed", model="a", tenant="ads")),
+        ("mute", lambda: calls(scene, 2, _mute, account="mixed", model="b", tenant="ads")),
+        ("watched", lambda: calls(scene, 3, _refused, account="trial", model="gpt-4o", max_wait=3)),
+        ("lost", lambda: calls(scene, 1, _lost, account="mixed", model="c")),
+        ("closed", lambda: calls(scene, 2, good, provider="anthropic", account="prod", model="claude")),
+        ("down", lambda: calls(scene, 3, _down, account="down", model="gpt-4o")),
+        ("slots", lambda: calls(scene, 4, good, account="slots", model="gpt-4o")),
         *(
-            (account, lambda account=account: _calls(scene, 3, REFUSING[account], account=account, model="m"))
+            (account, lambda account=account: calls(scene, 3, REFUSING[account], account=account, model="m"))
             for account in REFUSING
         ),
         ("told", lambda: _posts(scene, provider)),
-        ("off", lambda: _calls(scene, 1, _good, account="switched", model="gpt-4o")),
+        ("off", lambda: calls(scene, 1, good, account="switched", model="gpt-4o")),
     ]
     threads = [threading.Thread(target=job, name=name, daemon=True) for name, job in jobs]
     for thread in threads:
@@ -206,7 +208,7 @@ def work(scene: Scene, provider: str) -> list[threading.Thread]:
     return threads
 
 
-def _calls(scene: Scene, workers: int, answer: Callable[[int], Any], provider: str = "openai", **ask: Any) -> None:
+def calls(scene: Scene, workers: int, answer: Callable[[int], Any], provider: str = "openai", **ask: Any) -> None:
     limiter = paceline.Limiter(",".join(scene.grpc))
 
     def one(number: int) -> None:
@@ -243,7 +245,7 @@ def _posts(scene: Scene, provider: str) -> None:
         thread.join()
 
 
-def _good(number: int) -> Any:
+def good(number: int) -> Any:
     return paceline.Response(200, HEADERS, usage={"tokens": 150 if number % 3 else 50})
 
 
@@ -258,12 +260,12 @@ def _mute(number: int) -> Any:
 
 
 def _in_milliseconds(number: int) -> Any:
-    return _good(number) if number % 3 else paceline.Response(429, {"retry-after-ms": "700"}, b"{}")
+    return good(number) if number % 3 else paceline.Response(429, {"retry-after-ms": "700"}, b"{}")
 
 
 def _by_date(number: int) -> Any:
     if number % 3:
-        return _good(number)
+        return good(number)
     now = time.time()
     headers = {"date": formatdate(now, usegmt=True), "retry-after": formatdate(now + 2, usegmt=True)}
     return paceline.Response(429, headers, b"{}")
@@ -271,7 +273,7 @@ def _by_date(number: int) -> Any:
 
 def _by_reset(number: int) -> Any:
     if number % 3:
-        return _good(number)
+        return good(number)
     return paceline.Response(429, {"x-ratelimit-reset-requests": "900ms"}, b"{}")
 
 
@@ -313,21 +315,21 @@ def played(folder: Path) -> Iterator[Scene]:
         watch(scene)
         forget_a_lease(scene)
         working = work(scene, provider(scene))
-        _is_seen(scene, "sum(paceline_queue_depth) > 3 and sum(rate(paceline_signals_total[5s])) > 0")
+        is_seen(scene, "sum(paceline_queue_depth) > 3 and sum(rate(paceline_signals_total[5s])) > 0")
         forget_a_lease(scene)
-        _is_seen(scene, 'max(paceline_bucket_limit{account="told", kind="learned", bucket="requests"}) < 600')
+        is_seen(scene, 'max(paceline_bucket_limit{account="told", kind="learned", bucket="requests"}) < 600')
         scene.config.write_text("nonsense: {}\n")
-        _is_seen(scene, 'min(paceline_config_reloads_total{result="refused"}) > 0')
+        is_seen(scene, 'min(paceline_config_reloads_total{result="refused"}) > 0')
         scene.config.write_text(CONFIG + "classes: {batch: {max_wait: 30min}}\n")
-        _is_seen(scene, 'min(paceline_config_reloads_total{result="applied"}) > 0')
-        _is_seen(scene, "max(paceline_bucket_foreign_drain) > 0")
-        _is_seen(scene, "max(paceline_breaker_open) > 0")
+        is_seen(scene, 'min(paceline_config_reloads_total{result="applied"}) > 0')
+        is_seen(scene, "max(paceline_bucket_foreign_drain) > 0")
+        is_seen(scene, "max(paceline_breaker_open) > 0")
         redis.send_signal(signal.SIGSTOP)
-        _is_seen(scene, 'max(paceline_degraded{policy="closed"}) > 0 and max(paceline_degraded{policy="local"}) > 0')
-        _is_seen(scene, "sum(rate(paceline_store_errors_total[5s])) > 0")
+        is_seen(scene, 'max(paceline_degraded{policy="closed"}) > 0 and max(paceline_degraded{policy="local"}) > 0')
+        is_seen(scene, "sum(rate(paceline_store_errors_total[5s])) > 0")
         redis.send_signal(signal.SIGCONT)
-        _is_seen(scene, "max(paceline_degraded) == 0")
-        _is_seen(scene, f"count(count by (source) (paceline_delay_seconds_total > 0)) >= {len(SOURCES_THAT_WAIT)}")
+        is_seen(scene, "max(paceline_degraded) == 0")
+        is_seen(scene, f"count(count by (source) (paceline_delay_seconds_total > 0)) >= {len(SOURCES_THAT_WAIT)}")
         scene.is_over.set()
         for thread in working:
             thread.join(60)
@@ -336,7 +338,7 @@ def played(folder: Path) -> Iterator[Scene]:
         scene.end()
 
 
-def _is_seen(scene: Scene, expr: str) -> None:
+def is_seen(scene: Scene, expr: str) -> None:
     """Waits until Prometheus has seen it."""
     scene.until(lambda: scene.ask("query", query=expr)["result"], expr)
 
