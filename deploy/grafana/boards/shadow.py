@@ -15,7 +15,8 @@ believable yet.
 2. *Would be denied* is as low as you accept, and its reasons are the ones you expect.
 3. *Waits added* is what batch work can bear; interactive work should see hardly any.
 
-Then enforce a part: `mode: {enforce: 10%}` for one account, or `paceline mode enforce --provider P --account A --for 30m` to try.
+Then enforce a part: `mode: {enforce: 10%}` for one account, or \
+`paceline mode enforce --provider P --account A --for 30m --reason "try"` to try.
 """
 
 
