@@ -235,6 +235,23 @@ def _processes() -> list[Panel]:
             empty="Not told by this build.",
         ),
         Lines(
+            title="Threads, busy",
+            asks="Is a replica at its limit? The part of the time in which its threads have something to do.",
+            act="Above the line (80 %): more CPU for each replica, or more replicas.",
+            queries=[
+                Query(
+                    f"sum by (instance) (rate(paceline_runtime_busy_seconds_total{RATE}))"
+                    " / max by (instance) (paceline_runtime_workers)",
+                    EACH,
+                )
+            ],
+            width=6,
+            unit="percentunit",
+            most=1,
+            thresholds=steps((0.8, RED)),
+            empty="Not told by this build.",
+        ),
+        Lines(
             title="Memory",
             asks="How much memory does each replica hold?",
             act="A line that only climbs is a leak: report it with the graph.",
@@ -252,6 +269,21 @@ def _processes() -> list[Panel]:
             unit="percentunit",
             most=1,
             thresholds=steps((0.8, RED)),
+            empty="Not told by this build.",
+        ),
+        Lines(
+            title="Tasks",
+            asks="Do tasks pile up? One for each connection, each call under way, each scope in use.",
+            queries=[Query("max by (instance) (paceline_runtime_tasks)", EACH)],
+            width=6,
+            empty="Not told by this build.",
+        ),
+        Lines(
+            title="Running for",
+            asks="Since when does each replica run? A line that falls to zero is a restart.",
+            queries=[Query("time() - max by (instance) (process_start_time_seconds)", EACH)],
+            width=6,
+            unit="s",
             empty="Not told by this build.",
         ),
         Lines(

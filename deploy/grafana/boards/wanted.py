@@ -9,6 +9,10 @@ METRICS = {
     "process_max_fds",
     "process_open_fds",
     "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "paceline_runtime_busy_seconds_total",
+    "paceline_runtime_tasks",
+    "paceline_runtime_workers",
     "rpc_server_call_duration_seconds",
 }
 # Labels of metrics that are there without them.

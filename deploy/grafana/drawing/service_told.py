@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from day import NEW_CONFIG, NIGHT, PAUSED, REDIS_AWAY, RESTART, Lane, Noise, between, clock
 from fleet_told import INSTANCES
-from openmetrics import MINUTES, Text
+from openmetrics import BEGIN, MINUTES, Text
 
 STORE_LE = [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 1.0]
 
@@ -117,6 +117,15 @@ def service(text: Text, every: list[Lane]) -> None:
             lambda m, load=load, there=there, n=number: there(m, 4.2e7 + 3e5 * load(m) + 4e6 * n),
         )
         text.gauge("process_open_fds", at, lambda m, load=load, there=there: there(m, 60 + 9 * load(m)))
+        text.gauge("paceline_runtime_workers", at, lambda m, there=there: there(m, 2))
+        text.counter("paceline_runtime_busy_seconds_total", at, lambda m, load=load: 0.02 + load(m) * 0.005)
+        text.gauge("paceline_runtime_tasks", at, lambda m, load=load, there=there: there(m, 80 + 12 * load(m)))
+        began = 60.0 * (RESTART + 8 * number + 3)
+        text.gauge(
+            "process_start_time_seconds",
+            at,
+            lambda m, there=there, began=began: there(m, BEGIN + began if 60 * m >= began else BEGIN - 4e5),
+        )
         text.gauge("process_max_fds", at, lambda m, there=there: there(m, 1024))
         text.gauge("scrape_duration_seconds", at, lambda m, wave=wave: 0.006 * wave(m))
         text.gauge("scrape_samples_scraped", at, lambda m, n=number: 1900 + 160 * n + m // 20)
