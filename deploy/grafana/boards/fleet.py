@@ -352,15 +352,6 @@ def _others() -> list[Panel]:
             empty="None.",
         ),
         Lines(
-            title="Calls sent without asking",
-            asks="How many calls did workers send by themselves because no replica answered them?",
-            act="Workers tell it when they come back. Runbook `clients-local`.",
-            queries=[Query(rate("paceline_calls_alone_total", "", "provider") + " > 0", "{{provider}}")],
-            width=8,
-            unit="reqps",
-            empty="None.",
-        ),
-        Lines(
             title="Overtaken",
             asks="Is anybody overtaken? Calls whose order among all could not be kept.",
             act="Some while replicas change. Steadily: replicas do not reach each other, runbook `degraded`.",

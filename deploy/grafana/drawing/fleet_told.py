@@ -68,11 +68,6 @@ def callers(text: Text, every: list[Lane]) -> None:
         {"provider": "openai", "account": "prod", "model": "gpt-4o", "instance": INSTANCES[0]},
         lambda m: 0,
     )
-    text.counter(
-        "paceline_calls_alone_total",
-        {"provider": "openai", "instance": INSTANCES[0]},
-        lambda m: 0.4 if 0 <= m - RESTART < 6 else 0,
-    )
 
 
 def _delays(text: Text, lane: Lane) -> None:
