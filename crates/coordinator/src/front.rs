@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use paceline_core::denial::Reason;
-use paceline_core::mode::Mode;
 use paceline_core::units::{FleetTime, Span};
 use paceline_store::{ScopeKey, Store};
 use paceline_telemetry::{AcquireOutcome, Fleet, InBucket, InFleet, InGroup, InMode, Load, Telemetry};
@@ -14,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::{Actor, INBOX, Message};
 use crate::api::{AcquireRequest, Answer, CallError, Denied, ReportAnswer, ReportRequest, Target};
+use crate::controls::Following;
 use crate::gauges::Gauges;
 use crate::history::Ledgers;
 use crate::inputs::{release_lease_input, release_ticket_input, report_input, unheard_input};
@@ -24,6 +24,7 @@ use crate::registry::Registry;
 use crate::scope::{AskInput, Input, ReleaseInput, Reply, ReplyId, Scope, ScopeView};
 use crate::seats::Seats;
 use crate::settings::{AnswerParts, Settings};
+use crate::steered::Steered;
 use crate::targets::ask_inputs;
 use crate::token::Keyring;
 use crate::trace::{self, Trace};
@@ -59,7 +60,8 @@ pub(crate) struct Inner<S> {
     pub(crate) replica: u32,
     address: Option<Arc<str>>,
     keyring: Arc<Keyring>,
-    settings: RwLock<Arc<dyn Settings>>,
+    pub(crate) settings: RwLock<Arc<Steered>>,
+    pub(crate) following: Following,
     telemetry: Telemetry,
     trace: Option<Arc<dyn Trace>>,
     // Held for a look-up or an insertion only, never across an await.
@@ -97,7 +99,8 @@ impl<S: Store> Coordinator<S> {
             replica: rand::random(),
             address: options.address,
             keyring: Arc::new(Keyring::new(keys)),
-            settings: RwLock::new(options.settings),
+            settings: RwLock::new(Arc::new(Steered::new(options.settings, Arc::default()))),
+            following: Following::default(),
             telemetry: options.telemetry.clone(),
             trace: options.trace,
             scopes: Mutex::new(HashMap::new()),
@@ -150,7 +153,7 @@ impl<S: Store> Coordinator<S> {
         }
         let seat = self.0.seats.take();
         // Those who are not made to wait need no seat.
-        if seat.is_none() && self.settings().plan(&target)?.modes.only() == Some(Mode::Enforce) {
+        if seat.is_none() && self.0.is_enforced(&target, self.settings().plan(&target)?.modes) {
             return Ok(self.full(&target));
         }
         match <[AskInput; 1]>::try_from(inputs) {
@@ -259,8 +262,7 @@ impl<S: Store> Coordinator<S> {
 
     /// Puts another configuration in force; waiting calls are looked at again, no bucket is refilled.
     pub async fn reconfigure(&self, settings: Arc<dyn Settings>) {
-        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = settings.clone();
-        self.broadcast(|| Input::Settings(settings.clone())).await;
+        self.rewrite(settings).await;
     }
 
     /// Nobody is held any more: every waiting caller gets a ticket at once, also those that come later.
@@ -322,7 +324,7 @@ impl<S: Store> Coordinator<S> {
         }
     }
 
-    async fn broadcast(&self, input: impl Fn() -> Input) {
+    pub(crate) async fn broadcast(&self, input: impl Fn() -> Input) {
         for handle in self.0.handles() {
             // A failed send means that the scope was just put away: it will read the new state when it comes back.
             let _ = handle.sender.send(Message::Told { input: input(), reply: None }).await;
@@ -426,8 +428,13 @@ impl<S: Store> Inner<S> {
     fn modes(&self) -> Vec<InMode> {
         let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner).clone();
         let in_mode = |handle: &Handle| {
+<<<<<<< HEAD
             let modes = settings.modes(&handle.target()).ok()?;
             let organisations = handle.tells().then(|| handle.gauges.organisations());
+=======
+            let modes = self.modes_shown(&handle.target(), settings.modes(&handle.target()).ok()?);
+            let organisations = handle.gauges.organisations();
+>>>>>>> 47e37f3 (Controls of people on call: the book, limits that lie in the value, pauses, forgetting)
             Some(InMode { provider: handle.provider.clone(), account: handle.account.clone(), modes, organisations })
         };
         self.handles().iter().filter_map(in_mode).collect()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use paceline_core::controls::Book;
 use paceline_core::in_force::Loaded;
 use paceline_core::mode::Modes;
 use paceline_core::plan::{GroupPlan, TenantPolicy};
@@ -41,6 +42,11 @@ pub trait Settings: Send + Sync + 'static {
     /// How many replicas there are to be: while the store is away each takes that part of a limit, or less where more are alive.
     fn expected_replicas(&self) -> u32 {
         1
+    }
+
+    /// What people on call have said, which lies over the configuration.
+    fn controls(&self) -> Arc<Book> {
+        Arc::default()
     }
 
     /// Which configuration this is, and when it was read; `None`: limits are never compared with those of other replicas.

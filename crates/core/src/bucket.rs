@@ -2,6 +2,7 @@
 
 use crate::backing::Backing;
 use crate::ceiling::Ceiling;
+use crate::controls::OverLimit;
 use crate::drain::Drain;
 use crate::fair::ClassTurns;
 use crate::floor::Floor;
@@ -78,6 +79,8 @@ pub struct BucketState {
     pub plan: BucketPlan,
     /// What headers told about its limit.
     pub learned: Learned,
+    /// The limit that a person said for a while, in place of both. Follows from the value's limits, and is not stored with the bucket.
+    pub over: Option<OverLimit>,
     /// What it holds.
     pub level: Level,
     /// What may go back to back, where that is less than the capacity.
@@ -153,6 +156,7 @@ impl BucketState {
         Self {
             plan,
             learned: Learned::default(),
+            over: None,
             level: Level::default(),
             burst: Level::default(),
             window_end: FleetTime::ZERO,
@@ -178,8 +182,8 @@ impl BucketState {
         }
     }
 
-    /// The limit in force as the provider counts it: the lower of configured and learned, or the learned one where headers may
-    /// raise it. How much of it is ours: [`BucketState::our_limit`].
+    /// The limit in force as the provider counts it: what a person said for a while, else the lower of configured and learned, or
+    /// the learned one where headers may raise it. How much of it is ours: [`BucketState::our_limit`].
     pub fn effective(&self) -> EffectiveLimit {
         let guessed = Some(self.ceiling.allowed.as_units_floor().max(1)).filter(|_| self.ceiling.allowed > Milli::ZERO);
         let limit = match (self.plan.limit, self.learned.limit) {
@@ -192,7 +196,9 @@ impl BucketState {
             Some(true) => Refill::Window,
             _ => Refill::Continuous,
         });
-        EffectiveLimit { limit, per: self.plan.per.or(self.learned.per).unwrap_or(WINDOW_UNTIL_TOLD), refill }
+        let per = self.plan.per.or(self.learned.per).unwrap_or(WINDOW_UNTIL_TOLD);
+        let over = self.over.as_ref().map(|over| over.within(per));
+        EffectiveLimit { limit: over.or(limit), per, refill }
     }
 
     /// The rate in force: the refill that is ours. `None` while nothing is known, and for buckets without refill.
@@ -207,16 +213,18 @@ impl BucketState {
 
     /// The refill as a whole, what others take included.
     pub(crate) fn gross_rate(&self) -> Option<Rate> {
-        self.under_ceiling(self.told_rate())
+        // What a person says is not doubted while it lasts.
+        if self.over.is_some() { self.told_rate() } else { self.under_ceiling(self.told_rate()) }
     }
 
-    /// The rate that a person wrote or headers told.
+    /// The rate that a person said or wrote, or headers told.
     pub(crate) fn told_rate(&self) -> Option<Rate> {
         let effective = self.effective();
         if effective.refill == Refill::Held {
             return None;
         }
-        let limit = effective.limit.filter(|_| self.plan.limit.is_some() || self.learned.limit.is_some())?;
+        let is_told = self.over.is_some() || self.plan.limit.is_some() || self.learned.limit.is_some();
+        let limit = effective.limit.filter(|_| is_told)?;
         let capacity = match (self.plan.capacity, self.plan.limit) {
             // A capacity beside a limit scales with what is learned of that limit.
             (Some(capacity), Some(configured)) if limit < configured => {
@@ -258,6 +266,20 @@ impl BucketState {
         }
         self.adopt_calendar(plan, now);
         self.plan = plan.clone();
+        self.clamp_to_capacity();
+    }
+
+    /// Sets the limit that a person said, or none: levels stay, never above the new capacity.
+    pub(crate) fn set_over(&mut self, over: Option<OverLimit>, now: FleetTime) {
+        if self.over == over {
+            return;
+        }
+        if let Some(rate) = self.rate().filter(|_| self.started && !self.is_windowed()) {
+            let burst = self.burst_rate(&rate);
+            self.level.advance(now, &rate);
+            self.burst.advance(now, &burst);
+        }
+        self.over = over;
         self.clamp_to_capacity();
     }
 

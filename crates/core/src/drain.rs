@@ -106,7 +106,9 @@ impl BucketState {
 
     /// The refill that is left to us: what others do not take, at least our share and at most what we are to use.
     pub(crate) fn our_part(&self, gross: Rate) -> Rate {
-        let left = self.less_drain(gross).max(self.plan.ours.least.of(gross.limit));
+        // What others take is known against the provider's limit, not against one that a person said.
+        let less = if self.over.is_some() { gross.limit } else { self.less_drain(gross) };
+        let left = less.max(self.plan.ours.least.of(gross.limit));
         Rate::new(left.min(self.plan.ours.most.of(gross.limit)), gross.per, self.plan.ours.most_of(gross.capacity))
     }
 

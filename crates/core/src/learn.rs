@@ -65,7 +65,8 @@ pub fn fits(bucket: &BucketState, observed: &ObservedBucket) -> bool {
     if let Some(window) = observed.window {
         return close(window, per, 1.25);
     }
-    if observed.limit.is_none_or(|told| told == limit || bucket.plan.limit == Some(told)) {
+    if observed.limit.is_none_or(|told| told == limit || bucket.plan.limit == Some(told) || bucket.learned.limit == Some(told))
+    {
         return true;
     }
     // The limit differs: the same bucket with a changed limit, unless its refill shows another window.
@@ -96,9 +97,13 @@ pub fn learn(bucket: &mut BucketState, observed: &ObservedBucket, seen: Seen) ->
             at: seen.sent_at,
             took: seen.answered_at - seen.sent_at,
         };
-        bucket.learn_drain(base, seen.refused);
+        // Against a limit that a person said, nothing is known of what others take.
+        let is_ours = bucket.over.is_none();
+        if is_ours {
+            bucket.learn_drain(base, seen.refused);
+        }
         // Of which window? Without its reset a figure tells nothing of others (I-3).
-        if observed.reset_in.is_some() {
+        if observed.reset_in.is_some() && is_ours {
             bucket.learn_window_drain(base, &seen);
         }
         learn_level(bucket, precise(bucket, observed, remaining), observed, seen);

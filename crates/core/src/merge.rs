@@ -24,7 +24,8 @@ use crate::value::{GroupState, RAMP_START, ScopeValue};
 /// Both values in one, which lets nothing through that either of them would hold up. Positions are those of `stored`; what
 /// only `remembered` has follows.
 pub fn merge(stored: &ScopeValue, remembered: &ScopeValue) -> ScopeValue {
-    ScopeValue {
+    let mut value = ScopeValue {
+        limits: stored.limits.later(&remembered.limits),
         buckets: union(&stored.buckets, &remembered.buckets, |a, b| a.plan.id == b.plan.id, bucket::merge),
         groups: union(&stored.groups, &remembered.groups, |a, b| a.key == b.key, group),
         floor: later(stored.floor, remembered.floor),
@@ -42,7 +43,12 @@ pub fn merge(stored: &ScopeValue, remembered: &ScopeValue) -> ScopeValue {
         leader: stored.leader.clone(),
         in_force: in_force::later(stored.in_force, remembered.in_force),
         keeps_limits: stored.keeps_limits,
+    };
+    for bucket in &mut value.buckets {
+        bucket.over = value.limits.of(bucket).cloned();
+        bucket.clamp_to_capacity();
     }
+    value
 }
 
 /// Makes a merged value safe to go on with, once per loss: others may have granted what nobody remembers, so each bucket holds

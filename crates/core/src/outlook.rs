@@ -56,6 +56,9 @@ pub(crate) fn outlook_beside(
         openings.push((Opening { at: floor.until, at_best: floor.until, source: floor.source }, None));
         note_floor(&mut standing, floor);
     }
+    if let Some(pause) = ask.pause.as_ref().filter(|pause| pause.until > now) {
+        openings.push((Opening { at: pause.until, at_best: pause.until, source: Source::Paused }, None));
+    }
     if let Some(breaker) = group.map(|group| group.breaker).filter(|breaker| breaker.is_probing(now)) {
         openings.push((Opening { at: breaker.probing_until, at_best: now, source: Source::Backoff }, None));
     }

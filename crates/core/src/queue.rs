@@ -2,13 +2,14 @@
 //!
 //! A *lane* holds the calls of one tenant and class in one group, first come first served by stamp. Absent callers (away with a ticket)
 //! are remembered only to tell the others how many are ahead; they are never granted anything. A call with a floor of its own
-//! (the provider refused this call alone) is *parked* until shortly before that floor ends: it keeps its place and nobody waits
-//! behind it.
+//! (the provider refused this call alone) is *parked* until shortly before that floor ends, and one that a person paused until the
+//! pause ends: it keeps its place and nobody waits behind it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::amounts::Amounts;
+use crate::controls::Pause;
 use crate::delays::{self, Cause, DelayPart, Ledger, RunnerUp, Snapshot};
 use crate::fair::lane_hash;
 use crate::lease::{CallFloor, Serial};
@@ -66,6 +67,8 @@ pub struct Ask {
     pub honor_cap: Span,
     /// A floor under this call alone.
     pub not_before: Option<CallFloor>,
+    /// A pause that a person said for calls like it.
+    pub pause: Option<Pause>,
     /// How long it may run without a report.
     pub ttl: Span,
     /// The wait before it entered, by cause; adds up to `entered_at - asked_at`.
@@ -199,8 +202,12 @@ impl Queue {
         self.limits.insert((ask.wait_until, ask.id));
         self.fresh.push(ask.id);
         self.places.insert(ask.id, (key, ask.stamp));
-        let back_at = ask.not_before.map(|floor| floor.until - ask.class.horizon()).filter(|back_at| *back_at > now);
-        let parked = ask.not_before.filter(|_| back_at.is_some()).map(|floor| (now, Cause::plain(floor.source)));
+        let floor = ask.not_before.map(|floor| (floor.until - ask.class.horizon(), floor.source));
+        // Nothing is decided while a pause lasts, not even for the moment after it.
+        let pause = ask.pause.as_ref().map(|pause| (pause.until, Source::Paused));
+        let back = floor.into_iter().chain(pause).max_by_key(|(back_at, _)| *back_at).filter(|(back_at, _)| *back_at > now);
+        let back_at = back.map(|(back_at, _)| back_at);
+        let parked = back.map(|(_, source)| (now, Cause::plain(source)));
         match back_at {
             Some(back_at) => lane.parked.insert((back_at, ask.stamp)),
             None => lane.ready.insert(ask.stamp),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::amounts::Amounts;
 use crate::breaker::Breaker;
 use crate::bucket::BucketState;
+use crate::controls::Limits;
 use crate::exhausted::{Exhausted, LONGEST_INTERVAL};
 use crate::fair::{CrewTurns, LINGER};
 use crate::floor::Floor;
@@ -55,6 +56,8 @@ pub struct ScopeValue {
     pub leader: Option<Leader>,
     /// Whose configuration its limits come from.
     pub in_force: Option<InForce>,
+    /// The limits that people have said for a while.
+    pub limits: Limits,
     /// Whether buckets that are there keep their limits and are charged also where the plan lacks them, because the configuration
     /// in force is not the one read here. Says something of this replica, and is not stored.
     pub keeps_limits: bool,
@@ -155,6 +158,7 @@ impl ScopeValue {
                 }
                 None => {
                     self.buckets.push(self.new_bucket(bucket, now));
+                    self.set_limits(now);
                     self.buckets.len() - 1
                 }
             })
@@ -210,6 +214,7 @@ impl ScopeValue {
         let buckets = self.buckets.iter().map(|bucket| bucket.matters_until(now));
         let exhausted = self.groups.iter().map(|group| group.exhausted).chain([self.exhausted]).flatten().map(|it| it.until);
         let told = self.provisional.iter().map(|known| known.told);
+        let told = told.chain(self.limits.said.iter().map(|said| said.ends));
         floors.chain(flights).chain(exhausted).chain(buckets).chain(told).fold(now, FleetTime::max)
     }
 
@@ -231,6 +236,9 @@ impl ScopeValue {
 
     /// Frees what has expired; returns how many leases ended without a report.
     pub fn expire(&mut self, now: FleetTime) -> u64 {
+        if !self.limits.said.is_empty() {
+            self.set_limits(now);
+        }
         for bucket in &mut self.buckets {
             bucket.holds.expire(now);
         }

@@ -15,7 +15,8 @@ const QUOTA_WINDOW: Span = Span::from_secs(3_600);
 
 /// Why `ask` cannot be let through in time, if it cannot: the first reason of the list.
 pub fn verdict(value: &ScopeValue, binding: &Binding, ask: &Ask, seen: &Outlook, now: FleetTime) -> Option<Denial> {
-    if let Some(denial) = too_large(value, binding, ask).or_else(|| exhausted::denial(value, binding, now)) {
+    let stops = || paused(ask, now).or_else(|| exhausted::denial(value, binding, now));
+    if let Some(denial) = too_large(value, binding, ask).or_else(stops) {
         return Some(denial);
     }
     let best = seen.opening.at_best;
@@ -67,6 +68,14 @@ pub fn hopeless(value: &mut ScopeValue, ask: &Ask, now: FleetTime) -> Option<Den
     let binding = bind(value, ask, now);
     let seen = outlook(value, &binding, ask, now, false);
     verdict(value, &binding, ask, &seen, now)
+}
+
+/// A pause that lasts longer than the call may wait.
+fn paused(ask: &Ask, now: FleetTime) -> Option<Denial> {
+    let pause = ask.pause.as_ref().filter(|pause| pause.until > now && pause.until > ask.wait_until)?;
+    let left = pause.until.since(now);
+    let detail = format!("{}; it ends in {left}, and is ended before by `paceline resume`", pause.told);
+    Some(Denial { reason: Reason::Paused, retry_after: Some(left), detail })
 }
 
 fn too_large(value: &ScopeValue, binding: &Binding, ask: &Ask) -> Option<Denial> {

@@ -7,6 +7,7 @@
 //! Start with [`Store`]; [`MemoryStore`] is the one for a single process, and `conformance` is what every store must pass.
 
 mod any;
+mod book;
 pub mod codec;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -23,6 +24,7 @@ mod tally;
 mod token;
 
 pub use any::AnyStore;
+pub use book::{ChangeError, change_book, load_book};
 pub use error::{CodecError, StoreError};
 pub use key::{RecordKey, ScopeKey};
 pub use life::{LONGEST_LIFE, MARGIN, SHORTEST_LIFE, bounded, keep_until};

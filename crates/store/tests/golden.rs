@@ -14,6 +14,7 @@ use paceline_core::breaker::Breaker;
 use paceline_core::bucket::{BucketState, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::ceiling::Ceiling;
+use paceline_core::controls::Limits;
 use paceline_core::drain::{Base, Drain};
 use paceline_core::exhausted::Exhausted;
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, LaneTurn, Turn};
@@ -84,6 +85,7 @@ fn value() -> ScopeValue {
     let (turn, clock) = (Turn::from_nanos(8_000_000_000), Turn::from_nanos(6_999_999_999));
     *group.crews.of_mut(Class::Normal) = CrewTurn { turn, clock, lanes: vec![lane] };
     ScopeValue {
+        limits: Limits::default(),
         buckets: vec![tokens(), daily_requests(), concurrency()],
         groups: vec![group, GroupState::new(Arc::from(""), false)],
         floor: floor(900, Source::ErrorBody),

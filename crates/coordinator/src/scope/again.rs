@@ -32,6 +32,7 @@ impl Scope {
         let max_wait = retry.and_then(|retry| retry.max_wait).unwrap_or(policy.max_wait);
         let by_max_wait = now + (max_wait - lease.history.waited - lease.waited()).at_least_zero();
         let by_deadline = lease.deadline.map(|deadline| deadline - run);
+        let pause = self.pause_of(&wire.model, &wire.tenant, lease.class);
         let as_before = || Amounts::from_pairs(wire.cost.iter().map(|(meter, units)| (meter.as_str(), *units)));
         let next = Ask {
             id: 0,
@@ -51,6 +52,7 @@ impl Scope {
             run,
             honor_cap: policy.honor_cap,
             not_before: call_floor,
+            pause,
             ttl: Span::from_secs(1),
             prior: Vec::new(),
         };

@@ -197,6 +197,7 @@ impl Scope {
         let standing = Standing::of(input, &*self.settings);
         self.next_ask += 1;
         let ttl = self.ttl_of(request, &plan);
+        let pause = self.pause_of(&request.target.model, &request.tenant, standing.class);
         Ask {
             id: self.next_ask,
             stamp: past.stamp.unwrap_or_else(|| self.next_serial(now)),
@@ -215,6 +216,7 @@ impl Scope {
             run: bounds.run,
             honor_cap: policy.honor_cap,
             not_before: past.call_floor,
+            pause,
             ttl,
             prior: past.prior,
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use paceline_core::delays::DelayPart;
 use paceline_core::denial::Reason;
 use paceline_core::journal::Changed;
+use paceline_core::forget::Forgotten;
 use paceline_core::mode::Mode;
 use paceline_core::plan::Class;
 use paceline_core::queue::Ask;
@@ -36,6 +37,8 @@ pub enum Reply {
     Recalled(Option<Elsewhere>),
     /// To an inspection.
     View(Box<ScopeView>),
+    /// To what a person wants forgotten: how much was.
+    Forgotten(Result<Forgotten, CallError>),
 }
 
 impl Reply {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use paceline_core::controls::Whom;
+use paceline_core::forget::Forget;
 use paceline_core::lease::Serial;
 use paceline_core::plan::Class;
 use paceline_core::signal::Signal;
@@ -40,6 +42,8 @@ pub enum Input {
     HandOver(u32, Arc<str>),
     /// Somebody wants to see the scope.
     Inspect(ReplyId),
+    /// A person wants something forgotten.
+    Forget(ReplyId, Box<ForgetInput>),
 }
 
 impl Input {
@@ -51,6 +55,7 @@ impl Input {
             | Self::Release(reply, _)
             | Self::Quote(reply, _)
             | Self::Recall(reply, ..)
+            | Self::Forget(reply, _)
             | Self::Inspect(reply) => Some(*reply),
             Self::Leave(_) | Self::Taken(_) | Self::Teach(_) | Self::Settings(_) | Self::Drain | Self::HandOver(..) => None,
         }
@@ -126,6 +131,16 @@ pub struct TeachInput {
     pub(crate) age: Span,
     pub(crate) class: Class,
     pub(crate) attempt: u32,
+}
+
+/// What a person wants forgotten.
+#[derive(Clone, Debug)]
+pub struct ForgetInput {
+    pub(crate) what: Forget,
+    /// Of which models.
+    pub(crate) whom: Whom,
+    /// It is only counted.
+    pub(crate) is_trial: bool,
 }
 
 /// A release whose token has been opened.

@@ -42,9 +42,13 @@ impl Scope {
             }
             Input::Release(_, release) => release.needs().into_iter().collect(),
             Input::Recall(_, key, _) | Input::Taken(key) => vec![*key],
-            Input::Leave(_) | Input::Settings(_) | Input::Drain | Input::HandOver(..) | Input::Inspect(_) | Input::Teach(_) => {
-                Vec::new()
-            }
+            Input::Leave(_)
+            | Input::Settings(_)
+            | Input::Drain
+            | Input::HandOver(..)
+            | Input::Inspect(_)
+            | Input::Forget(..)
+            | Input::Teach(_) => Vec::new(),
         }
     }
 

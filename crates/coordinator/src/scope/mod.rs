@@ -6,6 +6,7 @@ mod alone;
 mod answer;
 mod ask;
 mod bounds;
+mod controls;
 mod effects;
 mod estimate;
 mod gone;
@@ -48,7 +49,7 @@ pub(crate) use ask::NAME_TAKEN;
 pub use effects::{DecidedAs, Effects, EndedAs, Event, RecordChange, Reply, ReplyId, ReportEvent, UnitsOf};
 pub(crate) use input::GivenBack;
 pub(crate) use input::Served;
-pub use input::{AskInput, Input, ReleaseInput, ReportInput, TeachInput};
+pub use input::{AskInput, ForgetInput, Input, ReleaseInput, ReportInput, TeachInput};
 pub use lost::LostCommit;
 pub use quote::{Elsewhere, Quote};
 pub(crate) use report::next_ask;
@@ -143,8 +144,15 @@ pub struct Scope {
     watched: shadow::Tally,
     /// Whose quota answers were about.
     organisations: organisations::Organisations,
+<<<<<<< HEAD
     /// Callers that went without a word.
     gone: gone::Gone,
+=======
+    /// What people on call have said, as it holds here.
+    controls: paceline_core::controls::OfScope,
+    /// Whether the controls of the settings in force were looked at.
+    has_heard: bool,
+>>>>>>> 47e37f3 (Controls of people on call: the book, limits that lie in the value, pauses, forgetting)
 }
 
 impl std::fmt::Debug for dyn Settings {
@@ -196,7 +204,12 @@ impl Scope {
             line: paceline_core::shadow::Line::default(),
             watched: shadow::Tally::default(),
             organisations: organisations::Organisations::default(),
+<<<<<<< HEAD
             gone: gone::Gone::default(),
+=======
+            controls: paceline_core::controls::OfScope::default(),
+            has_heard: false,
+>>>>>>> 47e37f3 (Controls of people on call: the book, limits that lie in the value, pauses, forgetting)
         }
     }
 
@@ -249,9 +262,13 @@ impl Scope {
             Input::Release(_, release) => [release.needs(), None],
             Input::Recall(_, key, _) => return vec![*key],
             Input::Taken(key) => [Some(*key), None],
-            Input::Leave(_) | Input::Settings(_) | Input::Drain | Input::HandOver(..) | Input::Inspect(_) | Input::Teach(_) => {
-                [None, None]
-            }
+            Input::Leave(_)
+            | Input::Settings(_)
+            | Input::Drain
+            | Input::HandOver(..)
+            | Input::Inspect(_)
+            | Input::Forget(..)
+            | Input::Teach(_) => [None, None],
         };
         needed.into_iter().flatten().filter(|key| !self.records.contains_key(key)).collect()
     }
@@ -309,7 +326,7 @@ impl Scope {
         self.meet_settings(now);
         // What was merged may have another floor or limit.
         fx.changed |= std::mem::take(&mut self.is_unsaved);
-        let mut recheck = std::mem::take(&mut self.is_adopted);
+        let mut recheck = std::mem::take(&mut self.is_adopted) | self.obey(now, &mut fx);
         for input in inputs {
             recheck |= self.take(input, now, rng, &mut fx);
         }
@@ -328,10 +345,16 @@ impl Scope {
             self.take_lead(now);
         }
         let late = self.has_late_records().then_some(now);
-        fx.wake_at = [late, pass.look_again_at, self.holds.first().map(|(at, _)| *at), self.queue.next_forgetting()]
-            .into_iter()
-            .flatten()
-            .min();
+        fx.wake_at = [
+            late,
+            self.next_end_of_control(),
+            pass.look_again_at,
+            self.holds.first().map(|(at, _)| *at),
+            self.queue.next_forgetting(),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         fx
     }
 
@@ -357,6 +380,7 @@ impl Scope {
                 fx.answer(reply, Reply::Recalled(self.recall(key, serial)), None);
                 false
             }
+            Input::Forget(reply, forget) => self.forget(reply, forget, now, fx),
             Input::Teach(answer) => self.teach(&answer, now, rng, fx),
             Input::Taken(key) => {
                 self.taken(key, now, fx);
@@ -374,6 +398,8 @@ impl Scope {
                 self.settings = settings;
                 self.plans.clear();
                 fx.changed |= self.meet_settings(now);
+                self.hear_controls(now);
+                self.obey(now, fx);
                 self.replan_waiting(now);
                 return true;
             }
@@ -392,6 +418,7 @@ impl Scope {
             | Input::Release(..)
             | Input::Quote(..)
             | Input::Recall(..)
+            | Input::Forget(..)
             | Input::Teach(_)
             | Input::Taken(_) => {}
         }
@@ -511,7 +538,8 @@ impl Scope {
             }
             if let Some((waiting, parts)) = self.queue.remove(id, now) {
                 let weight = self.settings.tenant(&waiting.ask.tenant).weight;
-                self.queue.push(Ask { plan, weight, prior: parts, entered_at: now, ..waiting.ask }, now);
+                let pause = self.pause_of(&input.request.target.model, &waiting.ask.tenant, waiting.ask.class);
+                self.queue.push(Ask { plan, weight, pause, prior: parts, entered_at: now, ..waiting.ask }, now);
             }
         }
     }

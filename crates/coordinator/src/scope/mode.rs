@@ -12,19 +12,12 @@ use paceline_core::units::{FleetTime, Span};
 
 use super::report::{ends, next_ask, note_report, told};
 use super::{AskInput, Call, CallError, Effects, Event, Reply, ReplyId, ReportInput, Scope, reply_to};
-use crate::api::{AcquireRequest, Answer, NotApplied, ReportAnswer, Target};
+use crate::api::{Answer, NotApplied, ReportAnswer, Target};
 use crate::record::digest;
 use crate::scope::DecidedAs;
 use crate::wire::{self, LeaseWire};
 
 impl Scope {
-    /// The mode of a call now: what its group says and what its tenant says, whichever interferes less.
-    pub(super) fn mode_of(&mut self, request: &AcquireRequest) -> Mode {
-        let Ok(plan) = self.plan(&request.target.model) else { return Mode::Enforce };
-        let modes = plan.modes.and(self.settings.tenant_modes(&request.tenant));
-        modes.only().unwrap_or_else(|| modes.of(draw_of(&request.request_id)))
-    }
-
     /// Lets go whoever is in line and is not made to wait: who came so, and who waited until the configuration changed.
     pub(super) fn let_through(&mut self, now: FleetTime, fx: &mut Effects) {
         for id in std::mem::take(&mut self.through) {
@@ -202,7 +195,7 @@ impl Scope {
 }
 
 /// Where a call falls among all calls: by its name, so that every attempt, replica and provider agrees.
-fn draw_of(request_id: &str) -> Draw {
+pub(super) fn draw_of(request_id: &str) -> Draw {
     let [a, b, c, d, e, f, g, h, ..] = digest(&[b"mode", request_id.as_bytes()]);
     Draw::new(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }

@@ -47,6 +47,7 @@ impl Scope {
     /// value is refused.
     pub fn step_without_store(&mut self, inputs: Vec<Input>, why: &str, now: FleetTime) -> Effects {
         let mut fx = Effects::default();
+        self.end_controls(now);
         let away = || CallError::Unavailable(why.to_string());
         for input in inputs {
             match input {
@@ -54,6 +55,7 @@ impl Scope {
                 Input::Report(reply, report) => self.report_without_store(reply, &report, away(), now, &mut fx),
                 Input::Release(reply, _) => fx.answer(reply, Reply::Released(false), None),
                 Input::Quote(reply, _) => fx.answer(reply, Reply::Quote(Box::new(Quote::Refused(away()))), None),
+                Input::Forget(reply, _) => fx.answer(reply, Reply::Forgotten(Err(away())), None),
                 Input::Recall(reply, ..) => fx.answer(reply, Reply::Recalled(None), None),
                 local => {
                     self.take_local(local, now, &mut fx);
@@ -62,7 +64,8 @@ impl Scope {
         }
         self.let_through_without_store(now, &mut fx);
         self.end_holds(now, &mut fx);
-        fx.wake_at = self.holds.first().map(|(at, _)| *at);
+        let end_of_hold = self.holds.first().map(|(at, _)| *at);
+        fx.wake_at = end_of_hold.into_iter().chain(self.next_end_of_control()).min();
         fx
     }
 }

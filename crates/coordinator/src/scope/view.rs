@@ -134,6 +134,8 @@ pub struct BucketView {
     pub limit_configured: Option<u64>,
     /// From headers.
     pub limit_learned: Option<u64>,
+    /// The limit that a person said for a while, in place of both.
+    pub limit_override: Option<u64>,
     /// In force.
     pub limit_effective: Option<u64>,
     /// The window in force.
@@ -233,6 +235,7 @@ fn bucket(bucket: &BucketState, now: FleetTime) -> BucketView {
         meter: bucket.plan.meter.to_string(),
         limit_configured: bucket.plan.limit,
         limit_learned: bucket.learned.limit,
+        limit_override: bucket.over.as_ref().map(|over| over.within(effective.per)),
         limit_effective: bucket.our_limit(),
         per: effective.per,
         refill: effective.refill,
@@ -291,7 +294,11 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
             floor: floor(group.floor, now),
             in_flight: group.flights.in_use(now).as_units_floor(),
             waiting: scope.queue.lanes().filter(|(key, _)| key.group == group.key).map(|(_, lane)| count(lane.depth())).sum(),
-            modes: scope.plans.values().find(|plan| plan.key == group.key).map(|plan| plan.modes),
+            modes: scope
+                .plans
+                .values()
+                .find(|plan| plan.key == group.key)
+                .map(|plan| scope.modes_shown(Some(&group.key), plan.modes)),
         })
         .collect();
     let lanes = scope.queue.lanes().filter(|(_, lane)| lane.depth() > 0).map(|(key, lane)| LaneView {
@@ -305,7 +312,7 @@ pub(super) fn view(scope: &Scope, now: FleetTime) -> ScopeView {
     ScopeView {
         provider: scope.target.provider.clone(),
         account: scope.target.account.clone(),
-        modes: scope.settings.modes(&scope.target).unwrap_or_default(),
+        modes: scope.modes_shown(None, scope.settings.modes(&scope.target).unwrap_or_default()),
         watched: scope.watched,
         organisations: scope.organisations.hints(now),
         buckets: buckets.collect(),

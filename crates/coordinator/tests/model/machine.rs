@@ -334,6 +334,7 @@ fn is_granted(value: &mut ScopeValue, plan: &Arc<GroupPlan>, now: FleetTime) -> 
             run: Span::ZERO,
             honor_cap: Span::ZERO,
             not_before: None,
+            pause: None,
             kind: paceline_core::usage::CallKind::default(),
             ttl: Span::from_secs(60),
             prior: Vec::new(),

@@ -19,6 +19,8 @@ pub(super) fn merge(ours: &BucketState, theirs: &BucketState) -> BucketState {
     let mut merged = BucketState {
         plan: ours.plan.clone(),
         learned: learned(&ours.learned, &theirs.learned),
+        // The one that allows less, until it is known which holds.
+        over: lesser(ours, theirs).over.clone(),
         level: ours.level,
         burst: ours.burst,
         window_end: ours.window_end.max(theirs.window_end),
@@ -159,6 +161,11 @@ fn lower(ours: &BucketState, theirs: &BucketState, of: impl Fn(&BucketState) -> 
     };
     let (ours, theirs) = (at(ours), at(theirs));
     if (theirs.amount, theirs.carry) < (ours.amount, ours.carry) { theirs } else { ours }
+}
+
+/// The one that allows less.
+fn lesser<'a>(ours: &'a BucketState, theirs: &'a BucketState) -> &'a BucketState {
+    std::cmp::min_by_key(ours, theirs, |state| state.effective().limit.unwrap_or(u64::MAX))
 }
 
 fn learned(ours: &Learned, theirs: &Learned) -> Learned {

@@ -7,6 +7,7 @@ mod bounds;
 mod calls;
 mod header;
 mod in_force;
+mod limits;
 mod pace;
 mod read;
 #[cfg(test)]

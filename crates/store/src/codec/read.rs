@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
+use paceline_core::controls::Limits;
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, LaneTurn, MOST_LANE_TURNS};
 use paceline_core::leader::Leader;
 use paceline_core::level::{Level, Rate};
@@ -30,8 +31,10 @@ const RAMP_MILLI: std::ops::RangeInclusive<i64> = 1_000..=1_000_000_000;
 /// The value, and how many fields were out of bounds.
 pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
     let mut checks = Checks::default();
+    let mut of_limits = Checks::default();
+    let limits = super::limits::read(stored.limits, now, &mut of_limits);
     let value = ScopeValue {
-        buckets: buckets(stored.buckets, now, &mut checks),
+        buckets: buckets(stored.buckets, &limits, now, &mut checks),
         groups: groups(stored.groups, now, &mut checks),
         floor: checks.floor(stored.floor),
         last_refusal: stored.last_refusal.and_then(|refusal| last_refusal(&refusal, &mut checks)),
@@ -43,9 +46,11 @@ pub(super) fn scope(stored: wire::Scope, now: FleetTime) -> (ScopeValue, u64) {
         lineage: lineage(&stored.writers, &mut checks),
         leader: None,
         in_force: stored.in_force.and_then(|stored| super::in_force::read(&stored, checks.instant(stored.since), now)),
+        limits,
         keeps_limits: false,
     };
     let of_buckets = checks.found;
+    checks.found += of_limits.found;
     let usage = super::usage::read(stored.usage, &mut checks);
     let value = ScopeValue { usage, leader: leader(stored.leader, &mut checks), ..value };
     let repaired = value.repaired.saturating_add(checks.found);
@@ -82,14 +87,14 @@ fn lineage(stored: &[wire::Writer], checks: &mut Checks) -> Lineage {
     Lineage::from_writers(sound.map(|part| Writer { replica: part.replica, commits: part.commits }).collect())
 }
 
-fn buckets(stored: Vec<Bytes>, now: FleetTime, checks: &mut Checks) -> Vec<BucketState> {
+fn buckets(stored: Vec<Bytes>, limits: &Limits, now: FleetTime, checks: &mut Checks) -> Vec<BucketState> {
     checks.require(stored.len() <= MOST_READ);
     let mut seen = HashSet::new();
     let mut buckets = Vec::with_capacity(stored.len().min(MOST_READ));
     for bytes in stored.into_iter().take(MOST_READ) {
         let message = wire::Bucket::decode(bytes).ok();
         checks.require(message.is_some());
-        let Some(state) = message.and_then(|message| bucket(message, now, checks)) else { continue };
+        let Some(state) = message.and_then(|message| bucket(message, limits, now, checks)) else { continue };
         if checks.require(seen.insert(state.plan.id.clone())) {
             buckets.push(state);
         }
@@ -98,7 +103,7 @@ fn buckets(stored: Vec<Bytes>, now: FleetTime, checks: &mut Checks) -> Vec<Bucke
 }
 
 /// One bucket; `None` when nobody can say which one it is.
-fn bucket(stored: wire::Bucket, now: FleetTime, checks: &mut Checks) -> Option<BucketState> {
+fn bucket(stored: wire::Bucket, limits: &Limits, now: FleetTime, checks: &mut Checks) -> Option<BucketState> {
     let before = checks.found;
     let id = stored.plan.as_ref().and_then(|plan| bucket_id(plan, checks));
     let meter = stored.plan.as_ref().and_then(|plan| checks.name(&plan.meter, false));
@@ -110,6 +115,7 @@ fn bucket(stored: wire::Bucket, now: FleetTime, checks: &mut Checks) -> Option<B
     let mut state = BucketState {
         plan: bucket_plan(&plan, id, meter, checks),
         learned: learned(stored.learned.unwrap_or_default(), checks),
+        over: None, // below
         level: level(stored.level.unwrap_or_default(), checks),
         burst: level(stored.burst.unwrap_or_default(), checks),
         window_end: checks.instant(stored.window_end),
@@ -133,6 +139,8 @@ fn bucket(stored: wire::Bucket, now: FleetTime, checks: &mut Checks) -> Option<B
         ceiling: pace::read_ceiling(stored.ceiling.unwrap_or_default(), checks),
         classes: ClassTurns([stored.interactive, stored.normal, stored.batch].map(|turn| class_turn(turn, now, checks))),
     };
+    // Levels were right under the limit that was said, also if that has just ended.
+    state.over = limits.of(&state).cloned();
     check_levels(&mut state, checks);
     Some(if checks.found == before { state } else { cautious(state, now) })
 }
@@ -280,6 +288,7 @@ fn cautious(damaged: BucketState, now: FleetTime) -> BucketState {
         typical: damaged.typical,
         typical_reserved: damaged.typical_reserved,
         floor: damaged.floor,
+        over: damaged.over,
         holds: damaged.holds,
         ..BucketState::new(damaged.plan)
     };

@@ -8,6 +8,7 @@ use paceline_core::breaker::Breaker;
 use paceline_core::bucket::{BucketState, Calm, Learned, Observation};
 use paceline_core::calendar::{Calendar, CalendarUnit, Zone};
 use paceline_core::ceiling::Ceiling;
+use paceline_core::controls::{LimitSaid, Limits, OverLimit};
 use paceline_core::drain::{Base, Drain};
 use paceline_core::exhausted::{Exhausted, LONGEST_INTERVAL};
 use paceline_core::fair::{ClassTurn, ClassTurns, CrewTurn, CrewTurns, LINGER, LaneTurn, Turn};
@@ -43,7 +44,7 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
     let groups = btree_map(name(), group(), 0..4)
         .prop_map(|groups| groups.into_iter().map(|(key, state)| GroupState { key: Arc::from(key), ..state }).collect());
     let refusal = of((name(), instant()).prop_map(|(group, at)| (Arc::from(group), at)));
-    let stops = (of(exhausted()), vec(provisional(), 0..4), lineage(), of(leader()), of(in_force()));
+    let stops = (of(exhausted()), vec(provisional(), 0..4), lineage(), of(leader()), of(in_force()), limits());
     (buckets, groups, of(floor()), refusal, any::<u32>(), 0..=NOW.as_micros(), usage(), stops).prop_map(
         |(
             buckets,
@@ -53,11 +54,11 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
             repaired,
             lost_at,
             usage,
-            (exhausted, provisional, lineage, leader, in_force),
+            (exhausted, provisional, lineage, leader, in_force, limits),
         )| {
             let lost_at = FleetTime::from_micros(lost_at);
             let repaired = u64::from(repaired);
-            ScopeValue {
+            let mut value = ScopeValue {
                 buckets,
                 groups,
                 floor,
@@ -70,8 +71,12 @@ pub(super) fn scope_value() -> impl Strategy<Value = ScopeValue> {
                 lineage,
                 leader,
                 in_force,
+                limits,
                 keeps_limits: false,
-            }
+            };
+            // Levels as they are under the limits that were said.
+            value.obey(&value.limits.clone(), NOW);
+            value
         },
     )
 }
@@ -112,6 +117,17 @@ fn in_force() -> impl Strategy<Value = InForce> {
         since: FleetTime::from_micros(since),
         before: ConfigHash(before),
     })
+}
+
+/// Labels as those of the buckets often are, so that some of them are meant.
+fn limits() -> impl Strategy<Value = Limits> {
+    let limit = (select(vec!["a", "account/a", "b"]), 1_u64..1_000_000, of(1_i64..86_400), "[ab*]{0,2}", 1_i64..86_400);
+    let said = limit.prop_map(|(bucket, units, per, model, lasts)| LimitSaid {
+        limit: OverLimit { bucket: Arc::from(bucket), units, per: per.map(Span::from_secs) },
+        model: Arc::from(model),
+        ends: NOW + Span::from_secs(lasts),
+    });
+    (0..=NOW.as_micros(), vec(said, 0..3)).prop_map(|(at, said)| Limits { at: FleetTime::from_micros(at), said })
 }
 
 fn lineage() -> impl Strategy<Value = Lineage> {

@@ -39,6 +39,32 @@ pub(super) struct Scope {
     /// Whose configuration its limits come from.
     #[prost(message, optional, tag = "92")]
     pub(super) in_force: Option<InForce>,
+    /// The limits that people have said for a while.
+    #[prost(message, optional, tag = "93")]
+    pub(super) limits: Option<Limits>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Limits {
+    #[prost(int64, tag = "1")]
+    pub(super) at: i64,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) said: Vec<LimitSaid>,
+}
+
+/// Without `per` it counts what is in use at a time. `model` is a pattern, empty: any.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LimitSaid {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) bucket: Bytes,
+    #[prost(uint64, tag = "2")]
+    pub(super) units: u64,
+    #[prost(int64, optional, tag = "3")]
+    pub(super) per: Option<i64>,
+    #[prost(bytes = "bytes", tag = "4")]
+    pub(super) model: Bytes,
+    #[prost(int64, tag = "5")]
+    pub(super) ends: i64,
 }
 
 /// Hashes are 16 bytes, big endian; none: empty.

@@ -31,6 +31,7 @@ pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
         lineage,
         leader,
         in_force,
+        limits,
         keeps_limits: _,
     } = value;
     let refusal = last_refusal.as_ref();
@@ -51,6 +52,7 @@ pub(super) fn scope(value: &ScopeValue) -> wire::Scope {
             until: leader.until.as_micros(),
         }),
         in_force: in_force.as_ref().map(super::in_force::write),
+        limits: super::limits::write(limits),
     }
 }
 
@@ -89,6 +91,7 @@ fn bucket(state: &BucketState) -> wire::Bucket {
     let BucketState {
         plan: planned,
         learned: known,
+        over: _,
         level: stock,
         burst,
         window_end,

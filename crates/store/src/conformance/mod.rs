@@ -5,6 +5,7 @@
 
 #![expect(clippy::expect_used, reason = "a suite of tests: a store that fails must fail loudly")]
 
+mod books;
 mod expiry;
 mod racing;
 mod replicas;
@@ -67,6 +68,7 @@ pub async fn run<H: Harness>(harness: &H) {
     tallies::sums_stay_exact_and_bounded(harness).await;
     tallies::what_is_over_is_not_kept(harness).await;
     tallies::scopes_are_named_by_day(harness).await;
+    books::no_control_of_a_race_is_lost(harness).await;
     time_goes_forward(harness).await;
     token_keys_are_common(harness).await;
     replicas::all_see_each_other(harness).await;

@@ -95,6 +95,7 @@ impl World {
             run: Span::ZERO,
             honor_cap: Span::from_secs(3_600),
             not_before: None,
+            pause: None,
             ttl: Span::from_secs(60),
             prior: Vec::new(),
         }
