@@ -143,7 +143,7 @@ mod tests {
     const ALL: Forget = Forget { floors: true, learned: true, breakers: true, quotas: true };
 
     fn floor() -> Option<Floor> {
-        Some(Floor { until: NOW + Span::from_secs(600), since: NOW, source: Source::RetryAfter })
+        Some(Floor { until: NOW + Span::from_secs(600), since: NOW, source: Source::RetryAfterSeconds })
     }
 
     fn bucket(group: &str, limit: Option<u64>) -> BucketState {

@@ -5,6 +5,7 @@
 //! told at once, in one place) and answers into messages; `web` is what people and Prometheus look at; `reload` puts a changed
 //! configuration in force or says why not. `docs/operating/running.md` is the manual.
 
+mod controls;
 mod error;
 mod grpc;
 mod life;

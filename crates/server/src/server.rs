@@ -43,6 +43,9 @@ const RETIRE_WITHIN: Duration = Duration::from_millis(500);
 /// How long the store gets to take what was counted last.
 const WRITE_WITHIN: Duration = Duration::from_millis(500);
 
+/// How long the store gets to tell, at the start, what people have said.
+const CONTROLS_WITHIN: Duration = Duration::from_secs(1);
+
 /// The services of the contract, as health names them; the empty name is the whole of it.
 const SERVICES: [&str; 3] = ["", "paceline.v1.RateLimiter", "paceline.v1.Admin"];
 
@@ -133,6 +136,8 @@ impl Server {
         let in_force = in_force.read_at(coordinator.now());
         coordinator.reconfigure(in_force.configured()).await;
         let in_force = Arc::new(ArcSwap::from_pointee(in_force));
+        // What people have said holds from the first call on; a store that is away is asked again soon.
+        let _ = timeout(CONTROLS_WITHIN, coordinator.follow_controls()).await;
         let reloader =
             Reloader::new(options.config, options.overrides, in_force.clone(), coordinator.clone(), telemetry.clone());
         let health = HealthReporter::new();
@@ -217,6 +222,7 @@ impl Server {
             }
         }
         upkeep.spawn(upkeep::refresh_keys(self.coordinator.clone()));
+        upkeep.spawn(upkeep::follow_controls(self.coordinator.clone()));
         upkeep.spawn(upkeep::write_history(self.coordinator.clone()));
         upkeep.spawn(upkeep::write_journal(self.coordinator.clone()));
         upkeep.spawn(self.reloader.clone().watch());

@@ -76,6 +76,27 @@ pub(crate) async fn refresh_keys<S: Store>(coordinator: Coordinator<S>) {
     }
 }
 
+/// How often the controls are read: what a person says holds everywhere within two of these.
+const CONTROLS_EVERY: Duration = Duration::from_millis(800);
+
+/// Keeps to the controls that people have said, at any replica.
+pub(crate) async fn follow_controls<S: Store>(coordinator: Coordinator<S>) {
+    let mut rounds = jittered(CONTROLS_EVERY);
+    let mut is_away = false;
+    loop {
+        let followed = coordinator.follow_controls().await;
+        match (&followed, is_away) {
+            (Err(error), false) => {
+                tracing::warn!(%error, "the controls that people have said cannot be read; those that were read last hold until they end");
+            }
+            (Ok(()), true) => tracing::info!("the controls that people have said can be read again"),
+            _ => {}
+        }
+        is_away = followed.is_err();
+        rounds.tick().await;
+    }
+}
+
 /// Announces this replica, and looks who else is there.
 pub(crate) async fn heartbeat<S: Store>(coordinator: Coordinator<S>, in_force: Arc<ArcSwap<InForce>>) {
     let mut rounds = jittered(HEARTBEAT_EVERY);

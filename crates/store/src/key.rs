@@ -18,6 +18,8 @@ impl ScopeKey {
     /// The key of something that the fleet keeps beside its scopes, named by these parts.
     pub fn of_fleet(parts: &[&[u8]]) -> Self {
         Self(hash("fleet", parts.iter().copied()))
+    }
+
     /// The key of the book of controls, which is no scope's.
     pub fn of_controls() -> Self {
         Self(hash("controls", []))

@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use paceline_coordinator::Coordinator;
 use paceline_coordinator::api::MOST_BODY_BYTES;
 use paceline_coordinator::settings::AnswerParts;
+use paceline_core::controls::Kind;
 use paceline_core::units::Span;
 use paceline_proto::v1::admin_server::Admin;
 use paceline_proto::{convert, v1};
@@ -14,6 +15,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::{read, status};
+use crate::controls::Controls;
 use crate::overview::{Overview, Whose};
 use crate::reload::InForce;
 
@@ -21,6 +23,7 @@ use crate::reload::InForce;
 pub(crate) struct AdminService<S> {
     coordinator: Coordinator<S>,
     overview: Overview<S>,
+    controls: Controls<S>,
     in_force: Arc<ArcSwap<InForce>>,
     is_open: bool,
 }
@@ -33,7 +36,8 @@ impl<S: Store> AdminService<S> {
         in_force: Arc<ArcSwap<InForce>>,
         is_open: bool,
     ) -> Self {
-        Self { coordinator, overview, in_force, is_open }
+        let controls = Controls::new(coordinator.clone(), overview.clone());
+        Self { coordinator, overview, controls, in_force, is_open }
     }
 
     fn allow(&self) -> Result<(), Status> {
@@ -114,5 +118,45 @@ impl<S: Store> Admin for AdminService<S> {
         };
         let signal = self.coordinator.explain(&asked.provider, &answer);
         Ok(Response::new(v1::ExplainResponse { signal: Some(convert::signal(&signal, None)) }))
+    }
+
+    async fn list_controls(&self, _: Request<v1::ListControlsRequest>) -> Result<Response<v1::ListControlsResponse>, Status> {
+        self.allow()?;
+        Ok(Response::new(self.controls.list()))
+    }
+
+    async fn set_mode(&self, request: Request<v1::SetModeRequest>) -> Result<Response<v1::ControlResponse>, Status> {
+        self.allow()?;
+        self.controls.set_mode(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn clear_mode(&self, request: Request<v1::EndControlsRequest>) -> Result<Response<v1::ControlResponse>, Status> {
+        self.allow()?;
+        self.controls.end(Kind::Mode, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn pause(&self, request: Request<v1::PauseRequest>) -> Result<Response<v1::ControlResponse>, Status> {
+        self.allow()?;
+        self.controls.pause(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn resume(&self, request: Request<v1::EndControlsRequest>) -> Result<Response<v1::ControlResponse>, Status> {
+        self.allow()?;
+        self.controls.end(Kind::Pause, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn set_limit(&self, request: Request<v1::SetLimitRequest>) -> Result<Response<v1::ControlResponse>, Status> {
+        self.allow()?;
+        self.controls.set_limit(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn clear_limit(&self, request: Request<v1::EndControlsRequest>) -> Result<Response<v1::ControlResponse>, Status> {
+        self.allow()?;
+        self.controls.end(Kind::Limit, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn forget(&self, request: Request<v1::ForgetRequest>) -> Result<Response<v1::ForgetResponse>, Status> {
+        self.allow()?;
+        self.controls.forget(request.into_inner()).await.map(Response::new)
     }
 }

@@ -16,4 +16,5 @@ mod write;
 pub(crate) use admin::AdminService;
 pub(crate) use desk::Desk;
 pub(crate) use limiter::Limiter;
-pub(crate) use status::clarify;
+pub(crate) use read::name as check_name;
+pub(crate) use status::{Problems, clarify, of_call as status_of_call};

@@ -266,7 +266,7 @@ fn fallbacks(field: &str, fallbacks: &[v1::Target], wrong: &mut Problems) {
 }
 
 /// A name that may be empty.
-fn name(field: &str, text: &str, wrong: &mut Problems) {
+pub(crate) fn name(field: &str, text: &str, wrong: &mut Problems) {
     if text.len() > MOST_NAME_BYTES {
         wrong.add(field, format!("has {} bytes; a name has at most {MOST_NAME_BYTES}", text.len()));
     } else if text.chars().any(char::is_control) {

@@ -19,13 +19,13 @@ const MOST_MESSAGE_CHARS: usize = 600;
 
 /// What is wrong with one message, all of it at once.
 #[derive(Debug, Default)]
-pub(super) struct Problems {
+pub(crate) struct Problems {
     listed: Vec<(String, String)>,
     not_listed: usize,
 }
 
 impl Problems {
-    pub(super) fn add(&mut self, field: impl Into<String>, problem: impl Into<String>) {
+    pub(crate) fn add(&mut self, field: impl Into<String>, problem: impl Into<String>) {
         if self.listed.len() < MOST_LISTED {
             self.listed.push((field.into(), shortened(&problem.into(), MOST_DESCRIPTION_CHARS)));
         } else {
@@ -34,17 +34,17 @@ impl Problems {
     }
 
     /// The value of a field that could be read, or nothing and a problem.
-    pub(super) fn take<T>(&mut self, read: Result<T, InvalidField>) -> Option<T> {
+    pub(crate) fn take<T>(&mut self, read: Result<T, InvalidField>) -> Option<T> {
         read.map_err(|invalid| self.add(invalid.field, invalid.problem.to_string())).ok()
     }
 
     /// `value` when nothing is wrong.
-    pub(super) fn into_result<T>(self, value: T) -> Result<T, Status> {
+    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Status> {
         if self.listed.is_empty() { Ok(value) } else { Err(self.into_status()) }
     }
 
     /// INVALID_ARGUMENT with a google.rpc.BadRequest that names each field.
-    pub(super) fn into_status(self) -> Status {
+    pub(crate) fn into_status(self) -> Status {
         let said: Vec<String> = self.listed.iter().map(|(field, problem)| format!("{field} {problem}")).collect();
         let count = self.listed.len() + self.not_listed;
         let message = match said.as_slice() {
@@ -60,7 +60,7 @@ impl Problems {
 }
 
 /// A status for what the coordinator cannot answer.
-pub(super) fn of_call(error: CallError) -> Status {
+pub(crate) fn of_call(error: CallError) -> Status {
     match error {
         CallError::Invalid { field, problem } => {
             let mut problems = Problems::default();

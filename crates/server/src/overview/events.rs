@@ -5,7 +5,7 @@ use paceline_core::units::{FleetTime, Span};
 use paceline_proto::{convert, v1};
 use paceline_store::Store;
 
-use super::{Overview, glob};
+use super::Overview;
 
 /// The most events of an answer.
 const MOST_TOLD: usize = 5_000;
@@ -41,8 +41,8 @@ impl EventsAsked {
     fn takes(&self, event: &Happened) -> bool {
         let selector = &self.selector;
         (self.kinds.is_empty() || self.kinds.contains(&event.kind))
-            && glob::selects(&selector.provider.to_lowercase(), &event.provider)
-            && glob::selects(&selector.account, &event.account)
+            && paceline_core::controls::selects(&selector.provider.to_lowercase(), &event.provider)
+            && paceline_core::controls::selects(&selector.account, &event.account)
     }
 }
 

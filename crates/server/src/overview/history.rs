@@ -3,12 +3,13 @@
 use futures_util::future::join_all;
 use paceline_coordinator::ScopeHistory;
 use paceline_coordinator::api::CallError;
+use paceline_core::controls::selects;
 use paceline_core::history::Hour;
 use paceline_core::units::Span;
 use paceline_proto::{history, v1};
 use paceline_store::Store;
 
-use super::{Overview, Whose, glob, own};
+use super::{Overview, Whose, own};
 
 impl<S: Store> Overview<S> {
     /// What became of the calls of the scopes that a selector touches, for so long. Another replica asks that this one writes what it
@@ -27,8 +28,8 @@ impl<S: Store> Overview<S> {
         }
         let silent_replicas = self.ask_to_write().await;
         let provider = selector.provider.to_lowercase();
-        let selects = |of: &str, account: &str| glob::selects(&provider, of) && glob::selects(&selector.account, account);
-        let found = self.coordinator.history(Hour::of(self.coordinator.now() - since), selects).await?;
+        let is_meant = |of: &str, account: &str| selects(&provider, of) && selects(&selector.account, account);
+        let found = self.coordinator.history(Hour::of(self.coordinator.now() - since), is_meant).await?;
         let scopes = join_all(found.into_iter().map(|scope| self.told(scope))).await;
         Ok(v1::GetHistoryResponse { scopes, silent_replicas })
     }

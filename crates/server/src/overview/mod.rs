@@ -5,7 +5,6 @@
 //! not answer in time is named in the answer, with what is missing because of it.
 
 mod events;
-mod glob;
 mod history;
 mod merge;
 mod own;
@@ -16,6 +15,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use paceline_coordinator::Coordinator;
 use paceline_coordinator::api::CallError;
+use paceline_core::controls::{Whom, selects};
 use paceline_core::units::Span;
 use paceline_proto::{convert, v1};
 use paceline_store::Store;
@@ -23,6 +23,7 @@ use tonic::Status;
 use tonic::metadata::MetadataMap;
 
 pub(crate) use self::events::EventsAsked;
+use crate::controls::{Touched, in_force};
 use crate::peers::Peers;
 
 /// Whose knowledge is asked for.
@@ -112,12 +113,30 @@ impl<S: Store> Overview<S> {
         (list, in_full)
     }
 
+    /// Every live scope of the fleet in a line.
+    pub(crate) async fn live(&self) -> Vec<v1::ScopeSummary> {
+        self.scopes(v1::Selector::default(), Whose::Fleet).await.scopes
+    }
+
+    /// What a selector touches now.
+    pub(crate) async fn touched(&self, whom: &Whom) -> Touched {
+        let (provider, account) = (whom.provider.to_string(), whom.account.to_string());
+        let list = self.scopes(v1::Selector { provider, account, ..v1::Selector::default() }, Whose::Fleet).await;
+        let silent = list.replicas.iter().filter(|replica| !replica.answers && !replica.asked).count();
+        let in_full = list.scopes.into_iter().map(|scope| async move {
+            let asked = v1::GetScopeRequest { provider: scope.provider, account: scope.account };
+            // One that went to rest meanwhile is touched by nothing.
+            self.scope(&asked, Whose::Fleet).await.ok().flatten()
+        });
+        let scopes: Vec<_> = join_all(in_full).await.into_iter().flatten().collect();
+        Touched::of(whom, &scopes, u32::try_from(silent).unwrap_or(u32::MAX))
+    }
+
     async fn own_scopes(&self, selector: &v1::Selector) -> Vec<v1::ScopeSummary> {
         let provider = selector.provider.to_lowercase();
         let views = self.coordinator.scopes().await;
-        let selected = views
-            .iter()
-            .filter(|view| glob::selects(&provider, &view.provider) && glob::selects(&selector.account, &view.account));
+        let selected =
+            views.iter().filter(|view| selects(&provider, &view.provider) && selects(&selector.account, &view.account));
         selected.map(|view| own::summary(self.me(), view)).collect()
     }
 
@@ -137,7 +156,15 @@ impl<S: Store> Overview<S> {
         let store = self.store_as_seen(degraded_for.max_by_key(|lasts| (lasts.seconds, lasts.nanos)).cloned());
         let heard = told.iter().filter_map(|(replica, (_, scopes))| Some((*replica, scopes.clone()?)));
         let scopes = merge::summaries(self.me(), own, heard.collect());
-        (v1::ListScopesResponse { scopes, replicas: self.replicas(&told), store: Some(store) }, told)
+        (
+            v1::ListScopesResponse {
+                scopes,
+                replicas: self.replicas(&told),
+                store: Some(store),
+                controls: in_force(&self.coordinator),
+            },
+            told,
+        )
     }
 
     async fn scope_of_fleet(

@@ -53,6 +53,7 @@ pub(super) fn scope(me: u32, view: &ScopeView) -> v1::GetScopeResponse {
         at_once_evidence: bucket.proof_backing.map(evidence),
         r#use: part(bucket.ours.most),
         share: part(bucket.ours.least),
+        limit_override: bucket.limit_override,
     });
     let groups = view.groups.iter().map(|group| v1::Group {
         key: group.key.clone(),
