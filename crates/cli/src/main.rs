@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, check_config, conformance, demo, events, explain, mock_provider, probe, provider_files, report, serve, simulate,
+    bench, check_config, conformance, controls, demo, events, explain, mock_provider, probe, provider_files, report, serve, simulate,
     status,
 };
 
@@ -38,6 +38,9 @@ Examples:
 
   # What would it have done with the calls that it only watches?
   paceline report --shadow
+
+  # Something is wrong: let batch calls wait for half an hour, so that chats get the whole limit
+  paceline pause --provider openai --account prod --priority batch --for 30m --reason 'chats first'
 
   # What does this answer of a provider say?
   curl -si https://api.openai.com/v1/models | paceline explain --provider openai
@@ -76,6 +79,12 @@ enum Command {
     Status(status::StatusArgs),
     Events(events::EventsArgs),
     Report(report::ReportArgs),
+    Mode(controls::ModeArgs),
+    Pause(controls::PauseArgs),
+    Resume(controls::ResumeArgs),
+    Limit(controls::LimitArgs),
+    Forget(controls::ForgetArgs),
+    Controls(controls::ControlsArgs),
     Explain(explain::ExplainArgs),
     CheckConfig(check_config::CheckConfigArgs),
     Probe(probe::ProbeArgs),
@@ -110,6 +119,12 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Status(args) => in_runtime(status::run(args, &mut io::stdout()))?,
         Command::Events(args) => in_runtime(events::run(args, &mut io::stdout()))?,
         Command::Report(args) => in_runtime(report::run(args, &mut io::stdout()))?,
+        Command::Mode(args) => in_runtime(controls::mode(args, &mut io::stdout()))?,
+        Command::Pause(args) => in_runtime(controls::pause(args, &mut io::stdout()))?,
+        Command::Resume(args) => in_runtime(controls::resume(args, &mut io::stdout()))?,
+        Command::Limit(args) => in_runtime(controls::limit(args, &mut io::stdout()))?,
+        Command::Forget(args) => in_runtime(controls::forget(args, &mut io::stdout()))?,
+        Command::Controls(args) => in_runtime(controls::list(args, &mut io::stdout()))?,
         Command::Explain(args) => {
             args.provider_files.install()?;
             let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -158,6 +173,8 @@ enum Failure {
     #[error(transparent)]
     Report(#[from] report::ReportError),
     #[error(transparent)]
+    Controls(#[from] controls::ControlsError),
+    #[error(transparent)]
     Explain(#[from] explain::ExplainError),
     #[error(transparent)]
     CheckConfig(#[from] check_config::CheckConfigError),
@@ -182,6 +199,7 @@ impl Failure {
             Self::Serve(serve::ServeFailure::Serve(error)) if error.is_mistake() => ExitCode::from(2),
             Self::Report(error) => ExitCode::from(error.exit_status()),
             Self::Events(events::EventsError::Usage(_)) => ExitCode::from(2),
+            Self::Controls(error) if error.is_usage() => ExitCode::from(2),
             Self::Probe(error) if error.is_usage() => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
@@ -192,6 +210,7 @@ impl Failure {
             Self::Status(status::StatusError::Output(error))
             | Self::Events(events::EventsError::Output(error))
             | Self::Report(report::ReportError::Output(error))
+            | Self::Controls(controls::ControlsError::Output(error))
             | Self::Bench(bench::BenchError::Output(error))
             | Self::Simulate(simulate::SimulateFailure::Output(error))
             | Self::Explain(explain::ExplainError::Output(error))

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod check_config;
 pub(crate) mod conformance;
+pub(crate) mod controls;
 pub(crate) mod demo;
 pub(crate) mod events;
 pub(crate) mod explain;

@@ -10,7 +10,7 @@ use std::error::Error as _;
 use std::io::{self, Write};
 use std::time::Duration;
 
-pub(crate) use self::people::{printable, row, table};
+pub(crate) use self::people::{length, printable, row, table};
 use clap::Args;
 use paceline_proto::v1::admin_client::AdminClient;
 use paceline_proto::v1::{GetScopeRequest, GetScopeResponse, ListScopesRequest, ListScopesResponse, Selector};
@@ -180,7 +180,7 @@ async fn details(
 /// What `PROVIDER/ACCOUNT` selects.
 pub(crate) fn selector(scope: &str) -> Selector {
     let (provider, account) = scope.split_once('/').unwrap_or((scope, "*"));
-    Selector { provider: provider.to_owned(), account: account.to_owned() }
+    Selector { provider: provider.to_owned(), account: account.to_owned(), ..Selector::default() }
 }
 
 /// What a refusal means for a person.

@@ -5,13 +5,19 @@ use std::path::Path;
 use crate::process::run;
 
 /// The commands, in the order of the help.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 18] = [
     "serve",
     "demo",
     "simulate",
     "status",
     "events",
     "report",
+    "mode",
+    "pause",
+    "resume",
+    "limit",
+    "forget",
+    "controls",
     "explain",
     "check-config",
     "probe",

@@ -27,6 +27,8 @@ pub(crate) fn control(control: &Control, now: FleetTime) -> v1::Control {
         reason: reason.to_string(),
         who: who.to_string(),
         undo: undo(control),
+        says: says(what),
+        touches: whom.to_string(),
     }
 }
 
@@ -90,12 +92,15 @@ fn limit_argument(limit: &OverLimit) -> String {
 
 /// What a control says, in a few words: `mode off for openai/*`.
 pub(super) fn in_words(control: &Control) -> String {
-    let what = match &control.what {
+    format!("{} for {}", says(&control.what), control.whom)
+}
+
+fn says(what: &What) -> String {
+    match what {
         What::Mode(mode) => format!("mode {}", mode.name()),
         What::Pause => "pause".to_owned(),
         What::Limit(limit) => format!("limit {}", limit_argument(limit)),
-    };
-    format!("{what} for {}", control.whom)
+    }
 }
 
 /// Why nothing was ended, and what could be.

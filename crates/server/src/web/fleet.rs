@@ -6,7 +6,7 @@ use paceline_proto::v1;
 
 use super::page::{Escaped, span};
 
-/// What is wrong with the store, and the replicas where there are several.
+/// What is wrong with the store, what people have said, and the replicas where there are several.
 pub(super) fn write(page: &mut String, list: &v1::ListScopesResponse, config_hash: &str) -> fmt::Result {
     if let Some(store) = list.store.as_ref().filter(|store| store.away_for.is_some()) {
         write!(
@@ -19,6 +19,7 @@ pub(super) fn write(page: &mut String, list: &v1::ListScopesResponse, config_has
             store.among
         )?;
     }
+    list.controls.iter().try_for_each(|control| write_control(page, control))?;
     if list.replicas.len() < 2 {
         return Ok(());
     }
@@ -30,6 +31,21 @@ pub(super) fn write(page: &mut String, list: &v1::ListScopesResponse, config_has
     )?;
     list.replicas.iter().try_for_each(|replica| write_replica(page, replica, config_hash))?;
     write!(page, "</table>")
+}
+
+/// What a person has said for a while, who and why.
+fn write_control(page: &mut String, control: &v1::Control) -> fmt::Result {
+    let v1::Control { id, says, touches, reason, who, undo, ends_in, .. } = control;
+    write!(
+        page,
+        "<p class=\"floor\"><strong>{} {id} for {}</strong>, ends in {}; {}: {} <span class=\"quiet\">(undo: <code>{}</code>)</span></p>",
+        Escaped(says),
+        Escaped(touches),
+        span(ends_in.as_ref()),
+        Escaped(who),
+        Escaped(reason),
+        Escaped(undo)
+    )
 }
 
 fn write_replica(page: &mut String, replica: &v1::Replica, config_hash: &str) -> fmt::Result {

@@ -377,7 +377,11 @@ mod tests {
         let evil = "<script>".to_owned();
         let replica = |id| v1::Replica { id, address: evil.clone(), version: evil.clone(), ..v1::Replica::default() };
         let store = v1::Store { address: evil.clone(), away_for: secs(3), problem: evil.clone(), among: 2 };
-        let list = v1::ListScopesResponse { replicas: vec![replica(1), replica(2)], store: Some(store), scopes: Vec::new() };
+        let list = v1::ListScopesResponse {
+            replicas: vec![replica(1), replica(2)],
+            store: Some(store),
+            ..v1::ListScopesResponse::default()
+        };
         let page = page(&list, &[nasty()], "<b>.yaml");
         assert!(!page.contains("<script") && !page.contains("<b>") && !page.contains('\u{202e}'), "{page}");
         assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;").count(), 12);

@@ -14,7 +14,7 @@ use tonic_reflection::pb::{v1, v1alpha};
 use crate::support::{Service, ask, fields, granted, length, queued, report};
 
 fn selector(provider: &str, account: &str) -> ListScopesRequest {
-    ListScopesRequest { selector: Some(Selector { provider: provider.into(), account: account.into() }) }
+    ListScopesRequest { selector: Some(Selector { provider: provider.into(), account: account.into(), ..Selector::default() }) }
 }
 
 #[tokio::test]

@@ -67,7 +67,9 @@ async fn hours_are_told_by_scope_and_for_as_long_as_asked() {
     let prod = |hours| vec![("prod".to_owned(), hours, true)];
     assert_eq!(hours(None, None).await, prod(3));
     assert_eq!(hours(None, Some(2 * 3_600)).await, prod(2), "the hour in which it begins is told whole");
-    let select = |provider: &str, account: &str| Some(Selector { provider: provider.into(), account: account.into() });
+    let select = |provider: &str, account: &str| {
+        Some(Selector { provider: provider.into(), account: account.into(), ..Selector::default() })
+    };
     assert_eq!(hours(select("AC*", "p?od"), Some(31 * 86_400)).await, prod(3));
     assert_eq!(hours(select("acme", "other"), None).await, vec![]);
     let negative = Some(prost_types::Duration { seconds: -1, nanos: 0 });

@@ -8,6 +8,7 @@ mod batches;
 mod bundles;
 mod calls;
 mod events;
+mod controls;
 mod fleet;
 mod gone;
 mod history;

@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use paceline_proto::v1::{Degraded, GetScopeResponse, Leader, ListScopesResponse, OnStoreDown, Replica, ScopeSummary, Store};
 
 use super::people::{length, printable, row, table};
+use crate::commands::controls::in_line;
 
-/// The store where it is away, and the replicas where there are several: nothing where one replica is well and alone.
+/// The store where it is away, what people have said, and the replicas where there are several: nothing where one replica is well and
+/// alone.
 pub(super) fn head(list: &ListScopesResponse) -> String {
     let mut text = String::new();
     if let Some(Store { address, away_for: Some(away_for), problem, among }) = &list.store {
@@ -19,6 +21,15 @@ pub(super) fn head(list: &ListScopesResponse) -> String {
             length(Some(away_for)),
             printable(problem)
         );
+    }
+    if !list.controls.is_empty() {
+        text.push_str("CONTROLS: people have said, for a while, in place of the configuration:\n");
+        for control in &list.controls {
+            let (ends_in, who) = (length(control.ends_in.as_ref()), printable(&control.who));
+            let _ = writeln!(text, "  {}; ends in {ends_in}; {who}: {}", in_line(control), printable(&control.reason));
+            let _ = writeln!(text, "    undo: {}", printable(&control.undo));
+        }
+        text.push('\n');
     }
     if list.replicas.len() > 1 {
         let mut rows = vec![row(["REPLICA", "ADDRESS", "VERSION", "SCHEMA", "LAST HEARD OF", "CONFIGURATION", ""])];

@@ -8,10 +8,13 @@ use paceline_proto::v1::{
 use prost_types::Duration;
 use serde_json::{Value, json};
 
-/// `{"store": {...}, "replicas": [...], "scopes": [...]}`.
+use crate::commands::controls::to_json;
+
+/// `{"store": {...}, "controls": [...], "replicas": [...], "scopes": [...]}`.
 pub(super) fn scopes(list: &ListScopesResponse, scopes: &[GetScopeResponse]) -> Value {
     json!({
         "store": list.store.as_ref().map(store),
+        "controls": list.controls.iter().map(to_json).collect::<Vec<_>>(),
         "replicas": list.replicas.iter().map(replica).collect::<Vec<_>>(),
         "scopes": scopes.iter().map(scope).collect::<Vec<_>>(),
     })

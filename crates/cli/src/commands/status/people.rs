@@ -250,7 +250,7 @@ fn lower(name: &str, prefix: &str) -> String {
     name.strip_prefix(prefix).unwrap_or(name).to_lowercase()
 }
 
-pub(super) fn length(duration: Option<&Duration>) -> String {
+pub(crate) fn length(duration: Option<&Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), |duration| span(duration).to_string())
 }
 
