@@ -428,13 +428,8 @@ impl<S: Store> Inner<S> {
     fn modes(&self) -> Vec<InMode> {
         let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner).clone();
         let in_mode = |handle: &Handle| {
-<<<<<<< HEAD
-            let modes = settings.modes(&handle.target()).ok()?;
-            let organisations = handle.tells().then(|| handle.gauges.organisations());
-=======
             let modes = self.modes_shown(&handle.target(), settings.modes(&handle.target()).ok()?);
-            let organisations = handle.gauges.organisations();
->>>>>>> 47e37f3 (Controls of people on call: the book, limits that lie in the value, pauses, forgetting)
+            let organisations = handle.tells().then(|| handle.gauges.organisations());
             Some(InMode { provider: handle.provider.clone(), account: handle.account.clone(), modes, organisations })
         };
         self.handles().iter().filter_map(in_mode).collect()

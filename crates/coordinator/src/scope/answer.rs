@@ -183,15 +183,11 @@ impl Scope {
         let estimated = self.estimate(&binding, &ask, &seen, standing.present_ahead + absent_ahead, now);
         let charges = binding.buckets.iter().map(|index| outlook::charge_for(&self.value, &ask, *index).0).collect();
         let lead = Span::from_micros(estimated.as_micros() / 10).max(Span::from_secs(1));
-<<<<<<< HEAD
         // Whoever is away when its time in line ends has waited for nothing: it comes back before.
         let until_back = estimated.min(ask.wait_until.since(now)) - lead;
-        let come_back_in = if self.is_draining { Span::ZERO } else { until_back.at_least_zero().min(Span::from_secs(30)) };
-=======
         // Who is paused is told at once when somebody ends the pause: it waits here, not elsewhere.
         let stays = self.is_draining || ask.pause.as_ref().is_some_and(|pause| pause.until > now);
-        let come_back_in = if stays { Span::ZERO } else { (estimated - lead).at_least_zero().min(Span::from_secs(30)) };
->>>>>>> 47e37f3 (Controls of people on call: the book, limits that lie in the value, pauses, forgetting)
+        let come_back_in = if stays { Span::ZERO } else { until_back.at_least_zero().min(Span::from_secs(30)) };
         let (waiting, parts) = self.queue.leave(id, now, now + come_back_in + Span::from_secs(2), charges)?;
         let call = self.calls.get(&id)?;
         let ask = &waiting.ask;

@@ -144,15 +144,12 @@ pub struct Scope {
     watched: shadow::Tally,
     /// Whose quota answers were about.
     organisations: organisations::Organisations,
-<<<<<<< HEAD
     /// Callers that went without a word.
     gone: gone::Gone,
-=======
     /// What people on call have said, as it holds here.
     controls: paceline_core::controls::OfScope,
     /// Whether the controls of the settings in force were looked at.
     has_heard: bool,
->>>>>>> 47e37f3 (Controls of people on call: the book, limits that lie in the value, pauses, forgetting)
 }
 
 impl std::fmt::Debug for dyn Settings {
@@ -204,12 +201,9 @@ impl Scope {
             line: paceline_core::shadow::Line::default(),
             watched: shadow::Tally::default(),
             organisations: organisations::Organisations::default(),
-<<<<<<< HEAD
             gone: gone::Gone::default(),
-=======
             controls: paceline_core::controls::OfScope::default(),
             has_heard: false,
->>>>>>> 47e37f3 (Controls of people on call: the book, limits that lie in the value, pauses, forgetting)
         }
     }
 

@@ -163,14 +163,8 @@ async fn mode_off_lets_everybody_through_at_once_and_ends_by_itself() {
     assert_eq!((done.touched.unwrap().waiting, done.undo.as_str()), (3, "paceline mode --clear --all"));
     for (number, held) in held.into_iter().enumerate() {
         let (_, answer) = held.await.unwrap();
-        assert_eq!(
-            {
-                granted(&answer);
-                answer.mode()
-            },
-            Mode::Off,
-            "held{number}"
-        );
+        granted(&answer);
+        assert_eq!(answer.mode(), Mode::Off, "held{number}");
     }
     assert!(began.elapsed() < Duration::from_secs(8), "a slot of theirs comes in ten seconds: {:?}", began.elapsed());
     in_force(&fleet, 0).await;
