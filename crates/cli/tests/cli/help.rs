@@ -59,13 +59,28 @@ fn every_command_shows_examples_that_parse() {
         assert!(!calls.is_empty(), "{command}: {examples}");
         for call in calls {
             // Up to the first word of a shell, or of another command. `--help` last keeps it from running, and does not keep a wrong flag from being told.
-            let words = call.split_whitespace().take_while(|word| !["|", "<", ">", "--worker"].contains(word));
-            let mut words: Vec<&str> = words.map(|word| word.trim_matches('\'')).collect();
-            words.push("--help");
+            let words = shell_words(call).into_iter().take_while(|word| !["|", "<", ">", "--worker"].contains(&word.as_str()));
+            let words: Vec<String> = words.chain(["--help".to_owned()]).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let (status, _, errors) = run(&words);
             assert_eq!(status, Some(0), "{call}: {errors}");
         }
     }
+}
+
+/// What stands between single quotes is a part of one word.
+fn shell_words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for (at, part) in line.split('\'').enumerate() {
+        for (nth, word) in if at % 2 == 1 { vec![part] } else { part.split(' ').collect() }.into_iter().enumerate() {
+            if nth > 0 {
+                words.push(String::new());
+            }
+            words.last_mut().expect("there is one").push_str(word);
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 #[test]
