@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench, check_config, conformance, controls, demo, events, explain, mock_provider, probe, provider_files, report, serve, simulate,
-    status,
+    bench, check_config, conformance, controls, demo, events, explain, mock_provider, probe, provider_files, report, serve,
+    simulate, status,
 };
 
 /// Many small things live as long as a call does; the system's allocator takes a quarter of the time of an acquire for them.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use paceline_core::delays::DelayPart;
 use paceline_core::denial::Reason;
-use paceline_core::journal::Changed;
 use paceline_core::forget::Forgotten;
+use paceline_core::journal::Changed;
 use paceline_core::mode::Mode;
 use paceline_core::plan::Class;
 use paceline_core::queue::Ask;
