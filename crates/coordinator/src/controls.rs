@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, PoisonError};
 
-use paceline_core::controls::{Book, ControlError, OfScope, Pending, Whom};
+use paceline_core::controls::{Book, Control, ControlError, OfScope, Pending, Whom};
 use paceline_core::forget::{Forget, Forgotten};
 use paceline_core::mode::{Mode, Modes};
 use paceline_core::units::FleetTime;
 use paceline_store::{ChangeError, Store, StoreError, Version, change_book, load_book};
+use paceline_telemetry::InOverride;
 use tokio::sync::Mutex;
 
 use crate::api::{CallError, Target};
@@ -128,6 +129,18 @@ impl<S: Store> Inner<S> {
         let book = self.settings.read().unwrap_or_else(PoisonError::into_inner).controls();
         let of = OfScope::of(&book, &target.provider, &target.account, self.store.now());
         of.modes_of_all(None, planned)
+    }
+
+    /// The controls in force, as metrics tell them.
+    pub(crate) fn overrides(&self) -> Vec<InOverride> {
+        let (now, book) = (self.store.now(), self.settings.read().unwrap_or_else(PoisonError::into_inner).controls());
+        let of = |control: &Control| InOverride {
+            provider: control.whom.provider.clone(),
+            account: control.whom.account.clone(),
+            kind: control.what.kind().name(),
+            ends_in: control.ends.since(now),
+        };
+        book.active(now).map(of).collect()
     }
 
     /// Whether calls of a target are made to wait, as far as that holds for all of them.

@@ -472,7 +472,12 @@ impl<S: Store> Inner<S> {
             is_closed: handle.gauges.is_closed(),
         };
         let replicas = u64::try_from(self.registry.replicas().len()).unwrap_or(u64::MAX);
-        Fleet { scopes: self.handles().iter().map(of).collect(), replicas, is_config_stale: self.is_config_stale() }
+        Fleet {
+            scopes: self.handles().iter().map(of).collect(),
+            replicas,
+            is_config_stale: self.is_config_stale(),
+            overrides: self.overrides(),
+        }
     }
 
     fn load(&self) -> Vec<Load> {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use paceline_core::plan::StoreDown;
 
+use paceline_core::units::Span;
+
 use crate::series::{MAX_PROVIDERS, OTHER};
 
 /// One scope, as far as the fleet goes.
@@ -20,6 +22,19 @@ pub struct InFleet {
     pub is_closed: bool,
 }
 
+/// A control that a person has said for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InOverride {
+    /// The providers it selects; empty: any.
+    pub provider: Arc<str>,
+    /// The accounts it selects; empty: any.
+    pub account: Arc<str>,
+    /// Of which kind it is.
+    pub kind: &'static str,
+    /// Until it ends.
+    pub ends_in: Span,
+}
+
 /// This replica in its fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
@@ -29,9 +44,22 @@ pub struct Fleet {
     pub replicas: u64,
     /// Whether the limits of others are followed, because their configuration is newer than ours.
     pub is_config_stale: bool,
+    /// What people have said for a while.
+    pub overrides: Vec<InOverride>,
 }
 
 impl Fleet {
+    /// How many controls there are of each kind that select the same provider and account, and how soon the next of them ends.
+    pub(crate) fn overrides(&self) -> BTreeMap<(Arc<str>, Arc<str>, &'static str), (u64, Span)> {
+        let mut found = BTreeMap::new();
+        let any = |glob: &Arc<str>| if glob.is_empty() { Arc::from("*") } else { glob.clone() };
+        for one in &self.overrides {
+            let of = found.entry((any(&one.provider), any(&one.account), one.kind)).or_insert((0, one.ends_in));
+            *of = (of.0 + 1, of.1.min(one.ends_in));
+        }
+        found
+    }
+
     /// How many scopes this replica leads.
     pub(crate) fn led(&self) -> u64 {
         self.scopes.iter().map(|scope| u64::from(scope.is_led)).sum()
@@ -54,6 +82,21 @@ impl Fleet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn controls_that_select_the_same_are_one_series() {
+        let control = |provider: &str, kind, secs| InOverride {
+            provider: Arc::from(provider),
+            account: Arc::from(""),
+            kind,
+            ends_in: Span::from_secs(secs),
+        };
+        let overrides = vec![control("openai", "pause", 60), control("openai", "pause", 30), control("", "mode", 90)];
+        let found = Fleet { overrides, ..Fleet::default() }.overrides();
+        let found: Vec<_> =
+            found.iter().map(|((provider, account, kind), told)| (&**provider, &**account, *kind, *told)).collect();
+        assert_eq!(found, [("*", "*", "mode", (1, Span::from_secs(90))), ("openai", "*", "pause", (2, Span::from_secs(30)))]);
+    }
 
     #[test]
     fn degraded_scopes_are_counted_by_provider_and_none_is_lost() {

@@ -223,6 +223,22 @@ fn register_fleet(meter: &Meter, observed: &Arc<Observed>) {
     of_fleet(&catalogue::REPLICAS_LIVE, |fleet| Some(fleet.replicas).filter(|replicas| *replicas > 0));
     of_fleet(&catalogue::SCOPES_LED, |fleet| Some(fleet.led()));
     of_fleet(&catalogue::CONFIG_STALE, |fleet| Some(u64::from(fleet.is_config_stale)));
+    let of_controls = |metric: &'static Metric, value: fn((u64, Span)) -> f64| {
+        let observed = observed.clone();
+        meter
+            .f64_observable_gauge(instrument_name(metric))
+            .with_description(metric.help)
+            .with_unit(metric.unit)
+            .with_callback(move |observer| {
+                for ((provider, account, kind), told) in observed.fleet().unwrap_or_default().overrides() {
+                    let labels = [label("provider", &provider), label("account", &account), label("kind", kind)];
+                    observer.observe(value(told), &labels);
+                }
+            })
+            .build();
+    };
+    of_controls(&catalogue::OVERRIDE_ACTIVE, |(count, _)| count as f64);
+    of_controls(&catalogue::OVERRIDE_ENDS_IN, |(_, ends_in)| ends_in.as_secs_f64());
     let observed = observed.clone();
     gauge(&catalogue::DEGRADED)
         .with_callback(move |observer| {

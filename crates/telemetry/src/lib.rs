@@ -33,7 +33,7 @@ mod tenants;
 pub use buckets::InBucket;
 pub use catalogue::{CATALOGUE, Kind, Metric};
 pub use docs::{json, markdown};
-pub use fleet::{Fleet, InFleet};
+pub use fleet::{Fleet, InFleet, InOverride};
 pub use labels::{AcquireOutcome, Forwarded, ReloadResult, ReportOutcome, StateLoss, Status, Units, UnitsKind};
 pub use load::{InGroup, InMode, Load};
 pub use logging::{DEFAULT_LOG_FILTER, LogFormat, init_logging};

@@ -75,7 +75,7 @@ pub(crate) async fn pause(args: PauseArgs, out: &mut (dyn Write + Send)) -> Resu
 
 /// `paceline resume`
 pub(crate) async fn resume(args: ResumeArgs, out: &mut (dyn Write + Send)) -> Result<(), ControlsError> {
-    let mut request = EndControlsRequest { dry_run: args.dry_run, here: args.here, ..EndControlsRequest::default() };
+    let mut request = SaidArgs { dry_run: args.dry_run, here: args.here, ..SaidArgs::default() }.end();
     match args.which()? {
         Which::Whom(selector) => request.selector = Some(selector),
         Which::Id(id) => request.id = id,

@@ -7,7 +7,7 @@ mod read;
 mod touched;
 mod write;
 
-use paceline_coordinator::Coordinator;
+use paceline_coordinator::{Coordinator, EventKind, Happened};
 use paceline_core::controls::{Book, Control, ControlError, Kind, New, Pending, What, Whom};
 use paceline_core::forget::Forget;
 use paceline_core::units::FleetTime;
@@ -82,7 +82,7 @@ impl<S: Store> Controls<S> {
             control.id = 0;
         }
         if !how.is_trial {
-            tell(&pending, now);
+            self.tell(&pending, "", now);
         }
         Ok(v1::ControlResponse {
             undo: added.as_ref().map(write::undo).unwrap_or_default(),
@@ -113,7 +113,7 @@ impl<S: Store> Controls<S> {
             return Err(Status::not_found(write::nothing_to_end(kind, whom.as_ref(), id, &pending.book, now)));
         }
         if !how.is_trial {
-            tell(&pending, now);
+            self.tell(&pending, &request.who, now);
         }
         let mut touched = touched::Touched::default();
         for control in &pending.ended {
@@ -132,15 +132,33 @@ impl<S: Store> Controls<S> {
         let (what, mut whom) = read::forget(&request)?;
         self.make_canonical(&mut whom)?;
         let touched = self.overview.touched(&whom).await;
-        if touched.is_nothing() {
+        let mut names: Vec<(String, String)> =
+            touched.names().map(|(provider, account)| (provider.to_owned(), account.to_owned())).collect();
+        if names.is_empty() && is_name(&whom.provider) && is_name(&whom.account) {
+            // It may be at rest, with what it learned in the store.
+            names.push((whom.provider.to_string(), whom.account.to_string()));
+        }
+        if names.is_empty() {
             return Err(Status::not_found(touched::nothing(&whom, &self.overview.live().await)));
         }
         let Forget { floors, learned, breakers, quotas } = what;
         let mut scopes = Vec::new();
-        for (provider, account) in touched.names() {
+        for (provider, account) in &names {
             let forgotten = self.coordinator.forget(provider, account, what, &whom, request.dry_run).await;
             let forgotten = forgotten.map_err(crate::grpc::status_of_call)?;
             if !forgotten.is_nothing() {
+                if !request.dry_run {
+                    self.coordinator.note(Happened {
+                        provider: provider.clone(),
+                        account: account.clone(),
+                        group: whom.model.to_string(),
+                        who: request.who.clone(),
+                        why: request.reason.clone(),
+                        before: write::forgotten_in_words(forgotten),
+                        after: "nothing: it is learned anew".to_owned(),
+                        ..Happened::new(self.coordinator.now(), EventKind::Forgotten)
+                    });
+                }
                 scopes.push(write::forgotten(provider, account, forgotten));
             }
         }
@@ -150,7 +168,7 @@ impl<S: Store> Controls<S> {
                 "a person had it forget what answers have taught"
             );
         }
-        Ok(v1::ForgetResponse { scopes, looked_at: touched.names().count() as u64 })
+        Ok(v1::ForgetResponse { scopes, looked_at: u64::try_from(names.len()).unwrap_or(u64::MAX) })
     }
 
     async fn change(
@@ -182,7 +200,6 @@ impl<S: Store> Controls<S> {
 
     /// Names without patterns are made those that scopes have: aliases of accounts are resolved.
     fn make_canonical(&self, whom: &mut Whom) -> Result<(), Status> {
-        let is_name = |glob: &str| !glob.is_empty() && !glob.contains(['*', '?']);
         if !is_name(&whom.provider) {
             return Ok(());
         }
@@ -208,6 +225,35 @@ impl<S: Store> Controls<S> {
         }
     }
 
+    /// Says in the log, and to whoever asks what happened, what a person did; `who`: who ended something, where that was said.
+    fn tell(&self, pending: &Pending, who: &str, now: FleetTime) {
+        if let Some(added) = &pending.added {
+            let lasts = added.ends.since(now);
+            tracing::warn!(id = added.id, who = &*added.who, reason = &*added.reason, %lasts, "a person said: {}", write::in_words(added));
+            let before = pending.ended.first().map(write::in_words).unwrap_or_default();
+            self.note(EventKind::ControlBegan, added, &added.who, before, format!("{}, for {lasts}", write::in_words(added)));
+            return;
+        }
+        for ended in &pending.ended {
+            tracing::warn!(id = ended.id, said_by = &*ended.who, who, "a person ended: {}", write::in_words(ended));
+            self.note(EventKind::ControlEnded, ended, who, write::in_words(ended), "what is configured".to_owned());
+        }
+    }
+
+    fn note(&self, kind: EventKind, control: &Control, who: &str, before: String, after: String) {
+        // An event is of one scope, or of the fleet.
+        let name = |glob: &str| if glob.contains(['*', '?']) { String::new() } else { glob.to_owned() };
+        self.coordinator.note(Happened {
+            provider: name(&control.whom.provider),
+            account: name(&control.whom.account),
+            who: if who.is_empty() { "a person".to_owned() } else { who.to_owned() },
+            why: control.reason.to_string(),
+            before,
+            after,
+            ..Happened::new(self.coordinator.now(), kind)
+        });
+    }
+
     async fn unseen(&self, new: &New) -> Status {
         let live = self.overview.live().await;
         let said = match &new.what {
@@ -218,20 +264,13 @@ impl<S: Store> Controls<S> {
     }
 }
 
+/// Whether it selects one name only.
+fn is_name(glob: &str) -> bool {
+    !glob.is_empty() && !glob.contains(['*', '?'])
+}
+
 /// The controls that a replica keeps to now.
 pub(crate) fn in_force<S: Store>(coordinator: &Coordinator<S>) -> Vec<v1::Control> {
     let now = coordinator.now();
     coordinator.controls().active(now).map(|control| write::control(control, now)).collect()
-}
-
-/// Says in the log what a person did.
-fn tell(pending: &Pending, now: FleetTime) {
-    let told = |control: &Control| write::in_words(control);
-    if let Some(added) = &pending.added {
-        let lasts = added.ends.since(now);
-        tracing::warn!(id = added.id, who = &*added.who, reason = &*added.reason, %lasts, "a person said: {}", told(added));
-    }
-    for ended in pending.ended.iter().filter(|_| pending.added.is_none()) {
-        tracing::warn!(id = ended.id, said_by = &*ended.who, "a person ended: {}", told(ended));
-    }
 }

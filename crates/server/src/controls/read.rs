@@ -65,6 +65,9 @@ pub(super) fn which(request: &v1::EndControlsRequest) -> Result<(Option<Whom>, u
         (Some(_), 0) => {}
     }
     let whom = whom(request.selector.as_ref(), &mut wrong);
+    if request.who.chars().count() > 100 || request.who.contains(char::is_control) {
+        wrong.add("who", "must be at most 100 characters on one line");
+    }
     wrong.into_result((Some(whom), 0))
 }
 

@@ -57,6 +57,11 @@ pub(super) fn forgotten(provider: &str, account: &str, forgotten: Forgotten) -> 
     v1::ForgottenScope { provider: provider.to_owned(), account: account.to_owned(), floors, learned, breakers, quotas }
 }
 
+pub(super) fn forgotten_in_words(forgotten: Forgotten) -> String {
+    let Forgotten { floors, learned, breakers, quotas } = forgotten;
+    format!("floors {floors}, learned limits {learned}, breakers {breakers}, empty quotas {quotas}")
+}
+
 /// The command that ends a control.
 pub(super) fn undo(control: &Control) -> String {
     let whom = arguments(&control.whom);

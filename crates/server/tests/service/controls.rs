@@ -130,6 +130,9 @@ async fn batch_is_paused_everywhere_while_chats_go_on_and_resumes_in_order() {
     queued(&place);
     assert!(place.delays.iter().any(|delay| delay.binding && delay.source() == Source::Paused), "{place:?}");
     for replica in &fleet.replicas {
+        assert_eq!(replica.counted_of("paceline_override_active{").await, 1.0);
+        let left = replica.counted_of("paceline_override_ends_in_seconds{").await;
+        assert!(left > 0.0 && left <= 60.0, "{left}");
         let page = replica.page().await;
         assert!(page.contains("pause 1 for acme/prod, batch") && page.contains("it hurts"), "{page}");
     }

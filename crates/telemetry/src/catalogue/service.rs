@@ -47,6 +47,31 @@ pub const DEGRADED: Metric = Metric {
     series: SeriesBound::PerProvider(2),
 };
 
+/// Controls in force.
+pub const OVERRIDE_ACTIVE: Metric = Metric {
+    name: "paceline_override_active",
+    kind: Kind::Gauge(Across::Each),
+    unit: "{control}",
+    labels: &["provider", "account", "kind"],
+    help: "Controls that people have said for a while, by whom they select (`*`: any) and kind: `mode`, `pause` or `limit`.",
+    question: "Has somebody switched something by hand?",
+    series: SeriesBound::InAll(MOST_OVERRIDES),
+};
+
+/// When the next control ends.
+pub const OVERRIDE_ENDS_IN: Metric = Metric {
+    name: "paceline_override_ends_in_seconds",
+    kind: Kind::Gauge(Across::Each),
+    unit: "s",
+    labels: &["provider", "account", "kind"],
+    help: "Seconds until the next of these controls ends by itself.",
+    question: "What is about to be as it was before?",
+    series: SeriesBound::InAll(MOST_OVERRIDES),
+};
+
+/// A fleet has no more controls at a time.
+const MOST_OVERRIDES: usize = paceline_core::controls::MOST_CONTROLS;
+
 /// Swaps lost to another replica.
 pub const STORE_CONFLICTS: Metric = Metric {
     name: "paceline_store_conflicts_total",

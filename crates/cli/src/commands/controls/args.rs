@@ -215,7 +215,8 @@ impl SaidArgs {
     }
 
     pub(super) fn end(&self) -> EndControlsRequest {
-        EndControlsRequest { dry_run: self.dry_run, here: self.here, ..EndControlsRequest::default() }
+        let who = self.who.clone().unwrap_or_else(read::whoami);
+        EndControlsRequest { dry_run: self.dry_run, here: self.here, who, ..EndControlsRequest::default() }
     }
 }
 
