@@ -223,7 +223,7 @@ fn register_fleet(meter: &Meter, observed: &Arc<Observed>) {
     of_fleet(&catalogue::REPLICAS_LIVE, |fleet| Some(fleet.replicas).filter(|replicas| *replicas > 0));
     of_fleet(&catalogue::SCOPES_LED, |fleet| Some(fleet.led()));
     of_fleet(&catalogue::CONFIG_STALE, |fleet| Some(u64::from(fleet.is_config_stale)));
-    let of_controls = |metric: &'static Metric, value: fn((u64, Span)) -> f64| {
+    let of_controls = |metric: &'static Metric, value: fn((u64, paceline_core::units::Span)) -> f64| {
         let observed = observed.clone();
         meter
             .f64_observable_gauge(instrument_name(metric))

@@ -124,7 +124,7 @@ fn replica(number: usize) -> Telemetry {
     });
     telemetry.observe_fleet(move || {
         let scope = |of: usize| InFleet { provider: "openai".into(), is_led: leads(of), is_degraded: false, is_closed: false };
-        Fleet { scopes: (0..ACCOUNTS).map(scope).collect(), replicas: 3, is_config_stale: false }
+        Fleet { scopes: (0..ACCOUNTS).map(scope).collect(), replicas: 3, is_config_stale: false, overrides: Vec::new() }
     });
     telemetry.set_config_hash("c0ffee");
     for op in ["load", "records", "commit", "meta"] {

@@ -10,8 +10,8 @@ use paceline_core::signal::Source;
 use paceline_core::units::Span;
 use paceline_telemetry::catalogue::{LABELS, SeriesBound, WAIT_BOUNDS_SECONDS};
 use paceline_telemetry::{
-    AcquireOutcome, CATALOGUE, Fleet, InBucket, InFleet, InGroup, InMode, Kind, Load, Metric, Options, ReloadResult,
-    ReportOutcome, StateLoss, Status, Telemetry, Units,
+    AcquireOutcome, CATALOGUE, Fleet, InBucket, InFleet, InGroup, InMode, InOverride, Kind, Load, Metric, Options,
+    ReloadResult, ReportOutcome, StateLoss, Status, Telemetry, Units,
 };
 use proptest::prelude::*;
 
@@ -103,7 +103,18 @@ fn one_of_each(telemetry: &Telemetry) {
     telemetry.order_lost(&scope);
     telemetry.observe_fleet(|| {
         let scope = |is_led, is_degraded| InFleet { provider: Arc::from("openai"), is_led, is_degraded, is_closed: true };
-        Fleet { scopes: vec![scope(true, false), scope(true, true)], replicas: 3, is_config_stale: true }
+        let paused = InOverride {
+            provider: "openai".into(),
+            account: "".into(),
+            kind: "pause",
+            ends_in: paceline_core::units::Span::from_secs(90),
+        };
+        Fleet {
+            scopes: vec![scope(true, false), scope(true, true)],
+            replicas: 3,
+            is_config_stale: true,
+            overrides: vec![paused],
+        }
     });
     telemetry.store_conflict();
     telemetry.store_answered("commit", 0.001);

@@ -92,7 +92,7 @@ pub const WAIT_BOUNDS_SECONDS: [f64; 25] = [
 ];
 
 /// Every metric, in the order of the reference.
-pub const CATALOGUE: [&Metric; 46] = [
+pub const CATALOGUE: [&Metric; 48] = [
     &DELAY_SECONDS,
     &WAIT_SECONDS,
     &OLDEST_WAIT_SECONDS,
