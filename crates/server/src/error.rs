@@ -28,6 +28,14 @@ pub enum ServeError {
     /// The instruments cannot be set up.
     #[error(transparent)]
     Telemetry(#[from] paceline_telemetry::Error),
+    /// Nothing can be pushed to a collector.
+    #[error("OTEL_EXPORTER_OTLP_ENDPOINT: nothing can be pushed to {endpoint}: {problem}")]
+    Otlp {
+        /// The address.
+        endpoint: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Calls cannot be recorded.
     #[error("cannot record to {file}: {problem}")]
     Record {

@@ -10,6 +10,7 @@ mod error;
 mod grpc;
 mod life;
 mod listener;
+mod otlp;
 mod overview;
 mod peers;
 mod reached;
@@ -22,6 +23,7 @@ mod web;
 
 pub use error::ServeError;
 pub use grpc::bounds;
+pub use otlp::{Otlp, OtlpError, Sampling};
 pub use peers::ARRIVES_WITHIN;
 pub use recording::{DEFAULT_LIMIT as DEFAULT_RECORD_LIMIT, Record};
 pub use reload::{Reloaded, Reloader};

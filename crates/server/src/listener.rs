@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use paceline_telemetry::Telemetry;
 use rand::RngExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -14,8 +15,8 @@ use tonic::transport::Server;
 use tower::util::MapResponseLayer;
 
 use crate::error::ServeError;
-use crate::grpc::clarify;
 use crate::grpc::unheard::watch_over;
+use crate::grpc::{Measured, clarify};
 
 /// Connections that may wait to be accepted: a whole fleet reconnects at once after a restart.
 const BACKLOG: u32 = 4_096;
@@ -62,6 +63,7 @@ pub(crate) fn local_addr(listener: &TcpListener, what: &'static str) -> Result<S
 pub(crate) fn serve_grpc(
     listener: TcpListener,
     routes: &Routes,
+    telemetry: &Telemetry,
     stop: &watch::Receiver<bool>,
     tasks: &mut JoinSet<Result<(), ServeError>>,
 ) {
@@ -78,6 +80,7 @@ pub(crate) fn serve_grpc(
             .http2_keepalive_interval(Some(PING_EVERY))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .http2_max_pending_accept_reset_streams(Some(MOST_PENDING_RESETS))
+            .layer(Measured::new(telemetry.clone()))
             .layer(MapResponseLayer::new(watch_over))
             .layer(MapResponseLayer::new(clarify));
         let (router, stop) = (server.add_routes(routes.clone()), stopped(stop.clone()));

@@ -25,8 +25,9 @@ use tonic_health::server::HealthReporter;
 
 use crate::error::ServeError;
 use crate::grpc::bounds::MOST_MESSAGE_BYTES;
-use crate::grpc::{AdminService, Desk, Limiter};
+use crate::grpc::{AdminService, Desk, Limiter, Traces};
 use crate::life::{Life, Phase};
+use crate::otlp::Otlp;
 use crate::overview::Overview;
 use crate::peers::{ARRIVES_WITHIN, Peers};
 use crate::reached::Sharing;
@@ -45,6 +46,8 @@ const WRITE_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long the store gets to tell, at the start, what people have said.
 const CONTROLS_WITHIN: Duration = Duration::from_secs(1);
+/// How long a collector gets to take what there is at the end.
+const PUSH_WITHIN: Duration = Duration::from_secs(2);
 
 /// The services of the contract, as health names them; the empty name is the whole of it.
 const SERVICES: [&str; 3] = ["", "paceline.v1.RateLimiter", "paceline.v1.Admin"];
@@ -60,6 +63,8 @@ pub struct Options {
     pub store: Option<AnyStore>,
     /// Where to record what became of each call; `None`: nowhere.
     pub record: Option<Record>,
+    /// Where metrics and traces are pushed to; the default: nowhere.
+    pub otlp: Otlp,
     /// How long a call that is sent on to another replica may take to arrive; `None`: [`ARRIVES_WITHIN`].
     pub arrives_within: Option<Duration>,
 }
@@ -81,6 +86,7 @@ pub struct Server {
     routes: Routes,
     recording: Option<Finish>,
     draining: watch::Sender<bool>,
+    traces: Traces,
 }
 
 /// How a service ended that was told to stop.
@@ -107,7 +113,11 @@ impl Server {
         let http = listener::bind("HTTP", "--http", listen.http)?;
         let (grpc_addr, http_addr) = (listener::local_addr(&grpc, "gRPC")?, listener::local_addr(&http, "HTTP")?);
 
-        let telemetry = Telemetry::new(TelemetryOptions { version: env!("CARGO_PKG_VERSION"), ..TelemetryOptions::default() })?;
+        let version = TelemetryOptions { version: env!("CARGO_PKG_VERSION"), ..TelemetryOptions::default() };
+        let instance = listen.advertise.as_deref().map_or_else(|| grpc_addr.to_string(), str::to_owned);
+        let telemetry = options.otlp.telemetry(version, &instance)?;
+        let traces = Traces::new(options.otlp.tracer_provider(&instance)?, options.otlp.sampling);
+        telemetry.observe_runtime(upkeep::runtime(&tokio::runtime::Handle::current()));
         let in_force = InForce::new(config, FleetTime::ZERO, false);
         telemetry.set_config_hash(in_force.hash());
         let was_given = options.store.is_some();
@@ -148,7 +158,7 @@ impl Server {
         let arrives_within = options.arrives_within.unwrap_or(ARRIVES_WITHIN);
         let peers = Arc::new(Peers::new(coordinator.clone(), telemetry.clone(), arrives_within));
         let overview = Overview::new(coordinator.clone(), peers.clone(), store.describe());
-        let desk = Desk::new(coordinator.clone(), peers, is_draining);
+        let desk = Desk::new(coordinator.clone(), peers, is_draining, traces.clone());
         let is_open = grpc_addr.ip().to_canonical().is_loopback();
         let admin = AdminService::new(coordinator.clone(), overview.clone(), in_force.clone(), is_open);
         let routes = routes(desk, admin, &health)?;
@@ -171,6 +181,7 @@ impl Server {
             routes,
             recording,
             draining,
+            traces,
         })
     }
 
@@ -230,7 +241,7 @@ impl Server {
 
         let (stop_sender, stopping) = watch::channel(false);
         let mut grpc = JoinSet::new();
-        listener::serve_grpc(self.grpc, &self.routes, &stopping, &mut grpc);
+        listener::serve_grpc(self.grpc, &self.routes, &self.telemetry, &stopping, &mut grpc);
         let web = web::router(web::State {
             overview: self.overview.clone(),
             telemetry: self.telemetry.clone(),
@@ -266,6 +277,12 @@ impl Server {
             // It ends by itself should the runtime stop first.
             let _ = tokio::task::spawn_blocking(|| recording.finish()).await;
         }
+        let (telemetry, traces) = (self.telemetry.clone(), self.traces.clone());
+        let _ = tokio::task::spawn_blocking(move || {
+            telemetry.finish(PUSH_WITHIN);
+            traces.finish(PUSH_WITHIN);
+        })
+        .await;
         // HTTP answered until now, so that the last minutes can be scraped.
         Ok(if all_gone.is_ok() { Drained::Completely } else { Drained::InTime })
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use paceline_coordinator::Coordinator;
 use paceline_store::{MemoryStore, Store};
+use paceline_telemetry::Runtime;
 use rand::RngExt as _;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at};
 
 use crate::life::{BEAT, Life};
@@ -29,6 +31,16 @@ const JOURNAL_EVERY: Duration = Duration::from_secs(2);
 
 /// How often a replica announces itself: five times before it would be missed.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(2);
+
+/// The figures of a runtime, whenever they are asked for.
+pub(crate) fn runtime(handle: &Handle) -> impl Fn() -> Runtime + Send + Sync + 'static {
+    let metrics = handle.metrics();
+    move || Runtime {
+        workers: u64::try_from(metrics.num_workers()).unwrap_or(u64::MAX),
+        busy: (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum(),
+        tasks: u64::try_from(metrics.num_alive_tasks()).unwrap_or(u64::MAX),
+    }
+}
 
 /// Beats as long as the loop turns.
 pub(crate) async fn beat(life: Arc<Life>) {

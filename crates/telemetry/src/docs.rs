@@ -92,6 +92,7 @@ fn kind(metric: &Metric) -> String {
     match metric.unit {
         "" => metric.kind.name().to_owned(),
         "s" => format!("{}, seconds", metric.kind.name()),
+        "By" => format!("{}, bytes", metric.kind.name()),
         unit => format!("{}, {}s", metric.kind.name(), unit.trim_matches(['{', '}'])),
     }
 }

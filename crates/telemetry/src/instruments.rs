@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Counter, Histogram, Meter, MeterProvider as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::metrics::{Instrument, SdkMeterProvider, Stream};
+use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
+use opentelemetry_sdk::metrics::{Instrument, PeriodicReader, SdkMeterProvider, Stream};
 use paceline_core::mode::{Draw, Mode};
 use prometheus::Registry;
 
@@ -15,6 +17,7 @@ use crate::buckets::InBucket;
 use crate::catalogue::{self, CATALOGUE, Kind, Metric};
 use crate::fleet::Fleet;
 use crate::load::Observed;
+use crate::process;
 use crate::series::label;
 use crate::store;
 
@@ -32,6 +35,7 @@ pub(crate) struct Instruments {
     pub(crate) tenant_wait_seconds: Counter<f64>,
     pub(crate) leases_expired: Counter<u64>,
     pub(crate) late_uses: Counter<u64>,
+    pub(crate) rpc_duration: Histogram<f64>,
     pub(crate) order_lost: Counter<u64>,
     pub(crate) store_seconds: Histogram<f64>,
     pub(crate) store_errors: Counter<u64>,
@@ -63,6 +67,7 @@ impl Instruments {
             tenant_wait_seconds: seconds_counter(meter, &catalogue::TENANT_WAIT_SECONDS),
             leases_expired: counter(meter, &catalogue::LEASES_EXPIRED),
             late_uses: counter(meter, &catalogue::LATE_USES),
+            rpc_duration: histogram(meter, &catalogue::RPC_DURATION),
             order_lost: counter(meter, &catalogue::ORDER_LOST),
             store_seconds: histogram(meter, &store::STORE_SECONDS),
             store_errors: counter(meter, &store::STORE_ERRORS),
@@ -83,7 +88,12 @@ impl Instruments {
 }
 
 /// The provider of meters and the registry that its metrics are gathered from; both live as long as the telemetry.
-pub(crate) fn provider(max_scopes: usize) -> Result<(SdkMeterProvider, Registry), Error> {
+///
+/// `push`: who is told, too.
+pub(crate) fn provider<E: PushMetricExporter>(
+    max_scopes: usize,
+    push: Option<Push<E>>,
+) -> Result<(SdkMeterProvider, Registry), Error> {
     let registry = Registry::new();
     let exporter = opentelemetry_prometheus::exporter()
         .with_registry(registry.clone())
@@ -102,12 +112,26 @@ pub(crate) fn provider(max_scopes: usize) -> Result<(SdkMeterProvider, Registry)
         let most = limits.get(instrument.name())?;
         Stream::builder().with_cardinality_limit(*most).build().ok()
     };
-    let provider = SdkMeterProvider::builder()
-        .with_resource(Resource::builder_empty().with_service_name("paceline").build())
-        .with_reader(exporter)
-        .with_view(bounded)
-        .build();
-    Ok((provider, registry))
+    let mut provider = SdkMeterProvider::builder().with_reader(exporter).with_view(bounded);
+    if let Some(push) = push {
+        let mut reader = PeriodicReader::builder(push.exporter);
+        if let Some(interval) = push.every {
+            reader = reader.with_interval(interval);
+        }
+        provider = provider.with_resource(push.resource).with_reader(reader.build());
+    }
+    Ok((provider.build(), registry))
+}
+
+/// Where metrics are pushed to, beside being scraped.
+#[derive(Debug)]
+pub struct Push<E> {
+    /// What takes them.
+    pub exporter: E,
+    /// How often; `None`: as OTEL_METRIC_EXPORT_INTERVAL says, else every minute.
+    pub every: Option<Duration>,
+    /// Whose they are.
+    pub resource: Resource,
 }
 
 /// The meter that every instrument belongs to.
@@ -181,6 +205,7 @@ pub(crate) fn register_gauges(meter: &Meter, observed: &Arc<Observed>, version: 
 
     register_buckets(meter, observed);
     register_fleet(meter, observed);
+    process::register(meter, observed);
 
     let fact = |metric: &'static Metric, read: Box<dyn Fn() -> Option<KeyValue> + Send + Sync>| {
         meter
@@ -293,12 +318,21 @@ fn register_buckets(meter: &Meter, observed: &Arc<Observed>) {
 }
 
 /// The name to give OpenTelemetry, so that the exporter's suffixes make the catalogue's name of it.
-fn instrument_name(metric: &Metric) -> &'static str {
+pub(crate) fn instrument_name(metric: &Metric) -> &'static str {
+    // The one name that is not ours has dots where nobody asks Prometheus.
+    if metric.name == catalogue::RPC_DURATION.name {
+        return "rpc.server.call.duration";
+    }
     let name = match metric.kind {
         Kind::Counter => metric.name.strip_suffix("_total").unwrap_or(metric.name),
         Kind::Gauge(_) | Kind::Histogram { .. } => metric.name,
     };
-    if metric.unit == "s" { name.strip_suffix("_seconds").unwrap_or(name) } else { name }
+    let suffix = match metric.unit {
+        "s" => "_seconds",
+        "By" => "_bytes",
+        _ => return name,
+    };
+    name.strip_suffix(suffix).unwrap_or(name)
 }
 
 fn counter(meter: &Meter, metric: &Metric) -> Counter<u64> {

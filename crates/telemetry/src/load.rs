@@ -10,6 +10,7 @@ use paceline_core::units::Span;
 
 use crate::buckets::{self, InBucket};
 use crate::fleet::Fleet;
+use crate::process::Runtime;
 use crate::series::OTHER;
 
 /// What one class of one scope has in hand at this moment.
@@ -65,6 +66,7 @@ pub(crate) struct Observed {
     buckets: RwLock<Option<Source<InBucket>>>,
     groups: RwLock<Option<Source<InGroup>>>,
     ready: RwLock<Option<Arc<dyn Fn() -> bool + Send + Sync>>>,
+    runtime: RwLock<Option<Arc<dyn Fn() -> Runtime + Send + Sync>>>,
     fleet: RwLock<Option<Arc<dyn Fn() -> Fleet + Send + Sync>>>,
     config_hash: RwLock<Option<Arc<str>>>,
 }
@@ -78,6 +80,7 @@ impl Observed {
             buckets: RwLock::new(None),
             groups: RwLock::new(None),
             ready: RwLock::new(None),
+            runtime: RwLock::new(None),
             fleet: RwLock::new(None),
             config_hash: RwLock::new(None),
         }
@@ -101,6 +104,16 @@ impl Observed {
 
     pub(crate) fn set_ready(&self, source: Arc<dyn Fn() -> bool + Send + Sync>) {
         *self.ready.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    pub(crate) fn set_runtime(&self, source: Arc<dyn Fn() -> Runtime + Send + Sync>) {
+        *self.runtime.write().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    /// The runtime now, if anybody tells.
+    pub(crate) fn runtime(&self) -> Option<Runtime> {
+        let source = self.runtime.read().unwrap_or_else(PoisonError::into_inner).clone();
+        source.map(|source| source())
     }
 
     /// Whether calls are taken, if anybody tells.

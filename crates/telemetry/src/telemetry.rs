@@ -1,9 +1,13 @@
 //! The one handle that events are recorded through and metrics are rendered from.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use opentelemetry::metrics::BoundCounter;
-use opentelemetry_sdk::metrics::SdkMeterProvider;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::metrics::data::ResourceMetrics;
+use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
+use opentelemetry_sdk::metrics::{SdkMeterProvider, Temporality};
 use paceline_core::plan::Class;
 use paceline_core::signal::Source;
 use paceline_core::units::Span;
@@ -12,9 +16,11 @@ use prometheus::{Registry, TextEncoder};
 use crate::Error;
 use crate::buckets::InBucket;
 use crate::fleet::Fleet;
-use crate::instruments::{self, Instruments};
+use crate::instruments::{self, Instruments, Push};
 use crate::labels::{AcquireOutcome, Forwarded, ReloadResult, ReportOutcome, StateLoss, Status, Units};
 use crate::load::{InGroup, InMode, Load, Observed};
+use crate::process::Runtime;
+use crate::rpc::{MAX_RPCS, Rpcs};
 use crate::series::{
     Bounded, Budget, MAX_HEADERS, MAX_PROVIDERS, MAX_TENANTS, OTHER, ProviderSeries, SERIES_OF_A_SCOPE, ScopeSeries, label,
 };
@@ -40,6 +46,27 @@ impl Default for Options {
     }
 }
 
+/// The exporter of who pushes nowhere.
+enum Nobody {}
+
+impl PushMetricExporter for Nobody {
+    async fn export(&self, _: &ResourceMetrics) -> OTelSdkResult {
+        match *self {}
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        match *self {}
+    }
+
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        match *self {}
+    }
+
+    fn temporality(&self) -> Temporality {
+        match *self {}
+    }
+}
+
 /// Records what happens and renders it for Prometheus. Clones share everything; each `new` is a world of its own.
 #[derive(Clone, Debug)]
 pub struct Telemetry(Arc<Inner>);
@@ -61,9 +88,10 @@ struct Inner {
     state_merged: [BoundCounter<u64>; 3],
     config_reloads: [BoundCounter<u64>; 2],
     observed: Arc<Observed>,
+    rpcs: Rpcs,
     registry: Registry,
     /// Dropping it shuts the instruments down.
-    _provider: SdkMeterProvider,
+    provider: SdkMeterProvider,
 }
 
 /// Under which labels a call is counted. Cheap to clone; keep it beside the scope's or model's state.
@@ -78,13 +106,35 @@ impl Telemetry {
         &self.0.instruments
     }
 
+    pub(crate) fn rpcs(&self) -> &Rpcs {
+        &self.0.rpcs
+    }
+
+    /// Pushes what there is a last time, where it is pushed, for at most so long. It blocks; nothing is recorded afterwards.
+    pub fn finish(&self, within: Duration) {
+        // Whoever cannot be told has been told of already.
+        let _ = self.0.provider.shutdown_with_timeout(within);
+    }
+
     /// Sets up the registry and every instrument.
     ///
     /// # Errors
     /// [`Error::Setup`] when the exporter cannot be registered.
     pub fn new(options: Options) -> Result<Self, Error> {
+        Self::build::<Nobody>(options, None)
+    }
+
+    /// The same, which also pushes every metric now and then, from a thread of its own. Call [`Telemetry::finish`] at the end.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] when the exporter cannot be registered.
+    pub fn pushing<E: PushMetricExporter>(options: Options, push: Push<E>) -> Result<Self, Error> {
+        Self::build(options, Some(push))
+    }
+
+    fn build<E: PushMetricExporter>(options: Options, push: Option<Push<E>>) -> Result<Self, Error> {
         let max_scopes = options.max_scopes.clamp(1, 10_000);
-        let (provider, registry) = instruments::provider(max_scopes)?;
+        let (provider, registry) = instruments::provider(max_scopes, push)?;
         let meter = instruments::meter(&provider);
         let instruments = Instruments::new(&meter);
         let observed = Arc::new(Observed::new(max_scopes));
@@ -116,8 +166,9 @@ impl Telemetry {
             state_merged,
             config_reloads,
             observed,
+            rpcs: Bounded::new(MAX_RPCS),
             registry,
-            _provider: provider,
+            provider,
         })))
     }
 
@@ -244,6 +295,11 @@ impl Telemetry {
     /// Says whether calls are taken; as [`Telemetry::observe_load`].
     pub fn observe_ready(&self, source: impl Fn() -> bool + Send + Sync + 'static) {
         self.0.observed.set_ready(Arc::new(source));
+    }
+
+    /// Says where figures of the runtime are read; as [`Telemetry::observe_load`].
+    pub fn observe_runtime(&self, source: impl Fn() -> Runtime + Send + Sync + 'static) {
+        self.0.observed.set_runtime(Arc::new(source));
     }
 
     /// Says where the gauges of the fleet read it; as [`Telemetry::observe_load`].

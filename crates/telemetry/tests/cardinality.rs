@@ -9,7 +9,8 @@ use paceline_core::plan::Class;
 use paceline_core::signal::Source;
 use paceline_core::units::Span;
 use paceline_telemetry::{
-    AcquireOutcome, Fleet, InBucket, InFleet, InGroup, InMode, Load, ReportOutcome, ScopeLabels, Status, Telemetry, Units,
+    AcquireOutcome, Fleet, InBucket, InFleet, InGroup, InMode, Load, Options, ReportOutcome, ScopeLabels, Status, Telemetry,
+    Units,
 };
 
 const REPLICAS: usize = 3;
@@ -194,4 +195,70 @@ fn a_panel_reads_waits_from_milliseconds_to_hours_within_a_factor_of_two() {
             assert!((0.5..=2.0).contains(&ratio), "{what}, quantile {q}: {ratio} of the truth");
         }
     }
+}
+
+/// Time and size of a scrape: `cargo test -p paceline-telemetry --test cardinality -- --ignored --nocapture`.
+#[test]
+#[ignore = "prints figures"]
+fn how_long_a_scrape_takes() {
+    for (scopes, max_scopes) in [(150, 150), (1_000, 150), (1_000, 1_000)] {
+        let telemetry = Telemetry::new(Options { max_scopes, version: "1.2.3" }).unwrap();
+        for of in 0..scopes {
+            a_day(&telemetry, &telemetry.scope("openai", &format!("account-{of}"), "gpt-4o"), of);
+        }
+        telemetry.observe_buckets(move || {
+            let row = |of: usize, bucket: &str| InBucket {
+                provider: "openai".into(),
+                account: format!("account-{of}").into(),
+                model: "gpt-4o".into(),
+                bucket: bucket.into(),
+                level: Some(100.0),
+                configured: Some(600),
+                learned: None,
+                effective: Some(600),
+                observed_remaining: Some(17),
+                foreign_drain: Some(0.0),
+                utilization: Some(0.5),
+                exhausted_in: None,
+                resets_in: None,
+            };
+            (0..scopes).flat_map(|of| [row(of, "requests"), row(of, "tokens")]).collect()
+        });
+        let text = telemetry.render().unwrap();
+        let mut times: Vec<f64> = (0..10)
+            .map(|_| {
+                let began = std::time::Instant::now();
+                assert_eq!(telemetry.render().unwrap().len(), text.len());
+                began.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        let series = text.lines().filter(|line| !line.starts_with('#')).count();
+        println!(
+            "{scopes} scopes, {max_scopes} named: {series} series, {} KiB, {:.1} ms (median of ten)",
+            text.len() / 1_024,
+            times[times.len() / 2]
+        );
+    }
+}
+
+/// What recording a call costs: `cargo test -p paceline-telemetry --test cardinality -- --ignored --nocapture`.
+#[test]
+#[ignore = "prints figures"]
+fn how_much_recording_a_call_takes() {
+    const CALLS: u32 = 200_000;
+    let telemetry = Telemetry::new(Default::default()).unwrap();
+    let scope = telemetry.scope("openai", "prod", "gpt-4o");
+    let began = std::time::Instant::now();
+    for _ in 0..CALLS {
+        telemetry.acquire_decided(&scope, AcquireOutcome::Granted, "");
+        telemetry.tenant_answered(&scope, "default", Class::Normal, AcquireOutcome::Granted, Some(Span::from_millis(20)));
+        telemetry.wait(&scope, Class::Normal, AcquireOutcome::Granted, Span::from_millis(20));
+        telemetry.delay(&scope, Source::Pacing, "requests", Span::from_millis(20));
+        telemetry.report(&scope, ReportOutcome::Response, Status::Http(200), "done");
+        for meter in ["requests", "tokens"] {
+            telemetry.units(&scope, &Units { tenant: "default", meter, is_retry: false, used: 100, overrun: 0 });
+        }
+    }
+    println!("{:.2} us for an ask that waited and its report", began.elapsed().as_secs_f64() * 1e6 / f64::from(CALLS));
 }

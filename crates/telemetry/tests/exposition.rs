@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use paceline_core::mode::Modes;
 use paceline_core::plan::Class;
@@ -11,7 +12,7 @@ use paceline_core::units::Span;
 use paceline_telemetry::catalogue::{LABELS, SeriesBound, WAIT_BOUNDS_SECONDS};
 use paceline_telemetry::{
     AcquireOutcome, CATALOGUE, Fleet, InBucket, InFleet, InGroup, InMode, InOverride, Kind, Load, Metric, Options,
-    ReloadResult, ReportOutcome, StateLoss, Status, Telemetry, Units,
+    ReloadResult, ReportOutcome, Runtime, StateLoss, Status, Telemetry, Units,
 };
 use proptest::prelude::*;
 
@@ -68,6 +69,8 @@ fn one_of_each(telemetry: &Telemetry) {
     telemetry.tenant_answered(&scope, "ads", Class::Batch, AcquireOutcome::Queued, None);
     telemetry.tenant_answered(&scope, "ads", Class::Batch, AcquireOutcome::Granted, Some(Span::from_millis(2_500)));
     telemetry.observe_ready(|| true);
+    telemetry.rpc_ended("paceline.v1.RateLimiter/Acquire", "OK", 0.003);
+    telemetry.observe_runtime(|| Runtime { workers: 4, busy: Duration::from_millis(2_500), tasks: 17 });
     telemetry.observe_groups(|| {
         let (provider, account, model) = (Arc::from("openai"), Arc::from("prod"), Arc::from("gpt-4o"));
         vec![InGroup { provider, account, model, is_breaker_open: true }]
@@ -159,6 +162,11 @@ fn every_event_shows_under_its_labels() {
     for outcome in ["queued", "granted"] {
         assert_eq!(value(&seen, "paceline_tenant_acquires_total", &[&of_tenant[..], &[("outcome", outcome)]].concat()), 1.0);
     }
+    let rpc =
+        [("rpc_system_name", "grpc"), ("rpc_method", "paceline.v1.RateLimiter/Acquire"), ("rpc_response_status_code", "OK")];
+    assert_eq!(value(&seen, "rpc_server_call_duration_seconds_count", &rpc), 1.0);
+    let runtime = ["workers", "busy_seconds_total", "tasks"].map(|name| format!("paceline_runtime_{name}"));
+    assert_eq!(runtime.map(|name| value(&seen, &name, &[])), [4.0, 2.5, 17.0]);
     assert_eq!((value(&seen, "paceline_ready", &[]), value(&seen, "paceline_breaker_open", &scope)), (1.0, 1.0));
     assert_eq!(value(&seen, "paceline_units_total", &[("meter", "tokens"), ("kind", "first")]), 0.0, "shown from the start");
     assert_eq!(value(&seen, "paceline_learned_limit_flaps_total", &scope), 1.0);
@@ -229,7 +237,8 @@ fn the_catalogue_keeps_prometheus_rules() {
     for metric in CATALOGUE {
         let name = metric.name;
         assert!(names.insert(name), "{name} twice");
-        assert!(name.starts_with("paceline_") && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+        let ours = ["paceline_", "process_", "rpc_"].iter().any(|start| name.starts_with(start));
+        assert!(ours && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
         assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
         assert_eq!(name.contains("_seconds"), metric.unit == "s", "{name}");
         assert!(metric.help.ends_with('.') && metric.question.contains('?'), "{name}");

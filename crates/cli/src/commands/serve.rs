@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use paceline_config::{Overrides, Scalar};
-use paceline_server::{DEFAULT_RECORD_LIMIT, Drained, Options, Record, ServeError, Server};
+use paceline_server::{DEFAULT_RECORD_LIMIT, Drained, Options, Otlp, OtlpError, Record, ServeError, Server};
 use paceline_telemetry::{DEFAULT_LOG_FILTER, LogFormat, init_logging};
 use tokio::sync::oneshot;
 
@@ -97,6 +97,9 @@ pub(crate) enum ServeFailure {
     /// It could not start, or stopped by itself.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A variable of OpenTelemetry cannot be followed.
+    #[error(transparent)]
+    Otlp(#[from] OtlpError),
     /// Logs cannot be set up.
     #[error(transparent)]
     Logging(#[from] paceline_telemetry::Error),
@@ -111,12 +114,19 @@ pub(crate) enum ServeFailure {
 /// Serves until it is told to stop.
 pub(crate) async fn run(args: ServeArgs) -> Result<(), ServeFailure> {
     init_logging(args.log_format, &args.log_filter)?;
+    let otlp = Otlp::from_variables(variables())?;
     let has_file = args.config.is_some();
     let limit = args.record_limit.map_or(DEFAULT_RECORD_LIMIT, |mib| mib << 20);
     let record = args.record.clone().map(|file| Record { file, limit });
-    let server =
-        Server::bind(Options { overrides: overrides(&args), config: args.config, store: None, record, arrives_within: None })
-            .await?;
+    let server = Server::bind(Options {
+        overrides: overrides(&args),
+        config: args.config,
+        store: None,
+        record,
+        arrives_within: None,
+        otlp,
+    })
+    .await?;
     // Taken before the addresses are printed: who reads them may send a signal at once.
     let mut signals = Signals::new()?;
     let (grpc, http) = (server.grpc_addr(), server.http_addr());
@@ -169,10 +179,14 @@ fn ended(drained: Drained) -> Result<(), ServeFailure> {
     Ok(())
 }
 
-/// Variables first, flags over them. A variable that is not UTF-8 cannot be one of ours.
+/// The variables of this process. One that is not UTF-8 cannot be one of ours.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// Variables first, flags over them.
 fn overrides(args: &ServeArgs) -> Overrides {
-    let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Overrides::from_variables(variables)
+    Overrides::from_variables(variables())
         .flag(Scalar::Grpc, args.grpc.as_deref())
         .flag(Scalar::Http, args.http.as_deref())
         .flag(Scalar::Advertise, args.advertise.as_deref())

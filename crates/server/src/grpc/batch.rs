@@ -24,7 +24,15 @@ pub(super) async fn acquire<S: Store>(
 ) -> Result<v1::AcquireBatchResponse, Status> {
     let hold = read::batch(batch.items.len(), batch.hold.as_ref())?.min(longest);
     // Looked at in their order for the first time, and none yields to the others then: so they stand in line in it.
-    let answers = all(desk, batch.items.into_iter().map(|item| desk.acquire(caller, item, Held::For(hold)))).await;
+    let one = async |item: v1::AcquireRequest| {
+        // Only in a batch that is traced: each by itself would be a trace of its own.
+        let is_traced = caller.parent.is_some();
+        let span = is_traced.then(|| desk.traces().acquire("paceline.v1.RateLimiter/AcquireBatch item", caller.parent, &item));
+        let answer = desk.acquire(caller, item, Held::For(hold)).await;
+        span.flatten().into_iter().for_each(|span| span.acquired(answer.as_ref()));
+        answer
+    };
+    let answers = all(desk, batch.items.into_iter().map(one)).await;
     let mut details = Details::default();
     let item = |answer| v1::AcquireBatchItem {
         result: Some(match answer {
@@ -43,7 +51,14 @@ pub(super) async fn report<S: Store>(
     longest: Span,
 ) -> Result<v1::ReportBatchResponse, Status> {
     let hold = read::batch(batch.items.len(), batch.hold.as_ref())?.min(longest);
-    let answers = all(desk, batch.items.into_iter().map(|item| desk.report(caller, item, Some(hold)))).await;
+    let one = async |item: v1::ReportRequest| {
+        let is_traced = caller.parent.is_some();
+        let span = is_traced.then(|| desk.traces().rpc("paceline.v1.RateLimiter/ReportBatch item", caller.parent));
+        let answer = desk.report(caller, item, Some(hold)).await;
+        span.flatten().into_iter().for_each(|span| span.reported(answer.as_ref()));
+        answer
+    };
+    let answers = all(desk, batch.items.into_iter().map(one)).await;
     let mut details = Details::default();
     let item = |answer| v1::ReportBatchItem {
         result: Some(match answer {

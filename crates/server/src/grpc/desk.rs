@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
+use super::spans::{Parent, Traces};
 use super::unheard::{Left, Untold};
 use super::{read, status, write};
 use crate::listener::stopped;
@@ -38,6 +39,8 @@ pub(crate) struct Caller {
     pub(crate) is_sent_on: bool,
     /// Which one.
     pub(crate) sent_on_by: Option<u32>,
+    /// The span that its call continues.
+    pub(crate) parent: Option<Parent>,
     /// Of a release: nobody heard of the slot or place.
     pub(crate) is_unheard: bool,
 }
@@ -63,11 +66,17 @@ pub(crate) struct Desk<S> {
     coordinator: Coordinator<S>,
     peers: Arc<Peers<S>>,
     draining: watch::Receiver<bool>,
+    traces: Traces,
 }
 
 impl<S> Clone for Desk<S> {
     fn clone(&self) -> Self {
-        Self { coordinator: self.coordinator.clone(), peers: self.peers.clone(), draining: self.draining.clone() }
+        Self {
+            coordinator: self.coordinator.clone(),
+            peers: self.peers.clone(),
+            draining: self.draining.clone(),
+            traces: self.traces.clone(),
+        }
     }
 }
 
@@ -84,8 +93,18 @@ struct Asked {
 
 impl<S: Store> Desk<S> {
     /// `draining` becomes true before those who wait are let go.
-    pub(crate) fn new(coordinator: Coordinator<S>, peers: Arc<Peers<S>>, draining: watch::Receiver<bool>) -> Self {
-        Self { coordinator, peers, draining }
+    pub(crate) fn new(
+        coordinator: Coordinator<S>,
+        peers: Arc<Peers<S>>,
+        draining: watch::Receiver<bool>,
+        traces: Traces,
+    ) -> Self {
+        Self { coordinator, peers, draining, traces }
+    }
+
+    /// What makes spans of calls.
+    pub(crate) fn traces(&self) -> &Traces {
+        &self.traces
     }
 
     /// Becomes true when everybody is to go elsewhere.

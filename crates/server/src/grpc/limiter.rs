@@ -7,6 +7,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::desk::{Caller, Desk, Held};
 use super::session::{self, Answers};
+use super::spans::CallSpan;
 use super::unheard::{Holds, Untold};
 use super::{batch, read};
 
@@ -33,15 +34,28 @@ impl<S: Store> RateLimiter for Limiter<S> {
 
     async fn acquire(&self, request: Request<v1::AcquireRequest>) -> Result<Response<v1::AcquireResponse>, Status> {
         let held = Held::AsAsked(read::longest_hold_of(&request));
-        self.0.acquire(&Caller::default(), request.into_inner(), held).await.map(|answer| self.answered(answer))
+        let parent = self.0.traces().parent(request.metadata());
+        let ask = request.into_inner();
+        let span = self.0.traces().acquire("paceline.v1.RateLimiter/Acquire", parent, &ask);
+        let answer = self.0.acquire(&Caller::default(), ask, held).await;
+        span.into_iter().for_each(|span| span.acquired(answer.as_ref()));
+        answer.map(|answer| self.answered(answer))
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
-        self.0.report(&Caller::default(), request.into_inner(), None).await.map(|answer| self.answered(answer))
+        let parent = self.0.traces().parent(request.metadata());
+        let span = self.0.traces().rpc("paceline.v1.RateLimiter/Report", parent);
+        let answer = self.0.report(&Caller::default(), request.into_inner(), None).await;
+        span.into_iter().for_each(|span| span.reported(answer.as_ref()));
+        answer.map(|answer| self.answered(answer))
     }
 
     async fn release(&self, request: Request<v1::ReleaseRequest>) -> Result<Response<v1::ReleaseResponse>, Status> {
-        self.0.release(&Caller::default(), request.into_inner()).await.map(Response::new)
+        let parent = self.0.traces().parent(request.metadata());
+        let span = self.0.traces().rpc("paceline.v1.RateLimiter/Release", parent);
+        let answer = self.0.release(&Caller::default(), request.into_inner()).await;
+        span.into_iter().for_each(|span| span.end(answer.as_ref().err()));
+        answer.map(Response::new)
     }
 
     async fn acquire_batch(
@@ -49,7 +63,11 @@ impl<S: Store> RateLimiter for Limiter<S> {
         request: Request<v1::AcquireBatchRequest>,
     ) -> Result<Response<v1::AcquireBatchResponse>, Status> {
         let longest = read::longest_hold_of(&request);
-        let answer = batch::acquire(&self.0, &Caller::default(), request.into_inner(), longest).await;
+        let parent = self.0.traces().parent(request.metadata());
+        let span = self.0.traces().rpc("paceline.v1.RateLimiter/AcquireBatch", parent);
+        let caller = Caller { parent: span.as_ref().map(CallSpan::as_parent), ..Caller::default() };
+        let answer = batch::acquire(&self.0, &caller, request.into_inner(), longest).await;
+        span.into_iter().for_each(|span| span.end(answer.as_ref().err()));
         answer.map(|answer| self.answered(answer))
     }
 
@@ -58,13 +76,18 @@ impl<S: Store> RateLimiter for Limiter<S> {
         request: Request<v1::ReportBatchRequest>,
     ) -> Result<Response<v1::ReportBatchResponse>, Status> {
         let longest = read::longest_hold_of(&request);
-        let answer = batch::report(&self.0, &Caller::default(), request.into_inner(), longest).await;
+        let parent = self.0.traces().parent(request.metadata());
+        let span = self.0.traces().rpc("paceline.v1.RateLimiter/ReportBatch", parent);
+        let caller = Caller { parent: span.as_ref().map(CallSpan::as_parent), ..Caller::default() };
+        let answer = batch::report(&self.0, &caller, request.into_inner(), longest).await;
+        span.into_iter().for_each(|span| span.end(answer.as_ref().err()));
         answer.map(|answer| self.answered(answer))
     }
 
     async fn session(&self, request: Request<Streaming<v1::SessionRequest>>) -> Result<Response<Answers>, Status> {
         let peer = self.0.peer(request.metadata()).await?;
-        let caller = Caller { is_sent_on: peer.is_some(), sent_on_by: peer, ..Caller::default() };
+        let parent = self.0.traces().parent(request.metadata());
+        let caller = Caller { is_sent_on: peer.is_some(), sent_on_by: peer, parent, ..Caller::default() };
         Ok(Response::new(session::open(self.0.clone(), caller, request.into_inner())))
     }
 }

@@ -14,6 +14,7 @@ mod gone;
 mod history;
 mod learned;
 mod leaving;
+mod otlp;
 mod overview;
 mod pages;
 mod reloading;

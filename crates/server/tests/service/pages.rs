@@ -56,6 +56,23 @@ async fn the_other_pages_answer_as_told() {
     assert!(status == 404 && body.contains("/metrics"), "{body}");
 }
 
+/// Whatever a person wrote into the file: who looks at it must not learn it.
+#[tokio::test]
+async fn the_configuration_in_force_is_shown_without_secrets() {
+    for url in [
+        "rediss://worker:planted-secret@redis:6379/3",
+        "redis+sentinel://:planted-secret@a:26379,b:26379/main?sentinel_password=planted-secret",
+        "redis+cluster://:planted-secret@a,b,c",
+        "redis://redis:6379?password=planted-secret",
+    ] {
+        let service = Service::start_with(&format!("store: \"{url}\"\n{}", crate::support::CONFIG)).await;
+        let (status, _, config) = service.get("/debug/config").await;
+        assert!(status == 200 && config.contains("store:"), "{config}");
+        let shown = [config, service.get("/").await.2, service.get("/metrics").await.2];
+        assert!(shown.iter().all(|page| !page.contains("planted-secret")), "{url}: {}", shown[0]);
+    }
+}
+
 #[tokio::test]
 async fn a_listener_for_everybody_answers_no_admin() {
     let folder = Folder::new();

@@ -1,7 +1,7 @@
 //! What each label means.
 
 /// What each label means; `{sources}` in a text stands for the list of sources.
-pub const LABELS: [(&str, &str); 22] = [
+pub const LABELS: [(&str, &str); 25] = [
     ("account", "Whose quota: the name workers send, never a key."),
     (
         "bucket",
@@ -31,6 +31,12 @@ pub const LABELS: [(&str, &str); 22] = [
         "reason",
         "Why an ask was, or would be, denied (`deadline`, `over_honor_cap`, ...; in shadow mode also `already_exists`: a request_id used for two calls); empty when it was not.",
     ),
+    ("rpc_method", "Service and method, such as `paceline.v1.RateLimiter/Acquire`; `_OTHER` for one that there is not."),
+    (
+        "rpc_response_status_code",
+        "The name of the gRPC status: `OK`, `UNAVAILABLE`; `CANCELLED` also where the caller went away.",
+    ),
+    ("rpc_system_name", "`grpc`."),
     ("result", "`applied`, or `refused`: the old configuration stays in force."),
     ("source", "Why a call waited, or where a wait was read: {sources}."),
     (

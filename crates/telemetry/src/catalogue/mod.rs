@@ -3,12 +3,14 @@
 
 mod calls;
 mod labels;
+mod process;
 mod provider;
 mod service;
 mod shadow;
 
 pub use self::calls::*;
 pub use self::labels::LABELS;
+pub use self::process::*;
 pub use self::provider::*;
 pub use self::service::*;
 pub use self::shadow::*;
@@ -92,7 +94,7 @@ pub const WAIT_BOUNDS_SECONDS: [f64; 25] = [
 ];
 
 /// Every metric, in the order of the reference.
-pub const CATALOGUE: [&Metric; 48] = [
+pub const CATALOGUE: [&Metric; 57] = [
     &DELAY_SECONDS,
     &WAIT_SECONDS,
     &OLDEST_WAIT_SECONDS,
@@ -141,4 +143,13 @@ pub const CATALOGUE: [&Metric; 48] = [
     &CONFIG_HASH_INFO,
     &CONFIG_STALE,
     &BUILD_INFO,
+    &RPC_DURATION,
+    &RUNTIME_WORKERS,
+    &RUNTIME_BUSY,
+    &RUNTIME_TASKS,
+    &PROCESS_CPU,
+    &PROCESS_MEMORY,
+    &PROCESS_OPEN_FDS,
+    &PROCESS_MAX_FDS,
+    &PROCESS_START,
 ];

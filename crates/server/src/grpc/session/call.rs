@@ -48,6 +48,8 @@ pub(super) async fn run<S: Store>(
     cancelled: oneshot::Receiver<()>,
 ) -> Ended {
     let (lease, is_ask) = (touched(&call), matches!(call, Call::Acquire(_)));
+    // The replica that a call came to first tells of it.
+    let span = if caller.is_sent_on { None } else { desk.traces().call(caller.parent, &call) };
     let work = async {
         match call {
             Call::Acquire(ask) if caller.is_sent_on => {
@@ -82,6 +84,7 @@ pub(super) async fn run<S: Store>(
         }
         answer => answer,
     };
+    span.into_iter().for_each(|span| span.answered(answer.as_ref()));
     match answer {
         Ok(answer) => Ended::Call { id, answer: Box::new(answer), lease },
         Err(error) => Ended::Call { id, answer: Box::new(Answer::Error(status::as_message(&error))), lease: None },

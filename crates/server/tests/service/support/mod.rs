@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use paceline_config::{Overrides, Scalar};
 use paceline_core::units::{FleetTime, Span};
 use paceline_proto::v1::admin_client::AdminClient;
 use paceline_proto::v1::rate_limiter_client::RateLimiterClient;
 use paceline_proto::v1::{GetScopeRequest, GetScopeResponse};
-use paceline_server::{Drained, Options, Reloader, ServeError, Server};
+use paceline_server::{Drained, Options, Otlp, Reloader, ServeError, Server};
 use paceline_store::{AnyStore, MemoryStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -83,7 +83,22 @@ impl Service {
         Self::start_on(self.store.clone(), self.clock.clone(), folder, "127.0.0.1:0").await
     }
 
+    /// A service that pushes metrics and traces, in real time.
+    pub(crate) async fn pushing(otlp: Otlp) -> Self {
+        let folder = Folder::new();
+        let quick = "quick: {limits: {requests: {limit: 300, per: 1m, burst: 1}}, start_level: full}";
+        folder.write("paceline.yaml", &format!("{CONFIG}          {quick}\n"));
+        let clock = Arc::new(AtomicI64::new(1_800_000_000_000_000));
+        let (ticks, began) = (clock.clone(), Instant::now());
+        let now = move || FleetTime::from_micros(ticks.load(Ordering::SeqCst)) + Span::from(began.elapsed());
+        Self::start_told(Arc::new(MemoryStore::with_clock(Arc::new(now))), clock, folder, "127.0.0.1:0", otlp).await
+    }
+
     async fn start_on(store: Arc<MemoryStore>, clock: Arc<AtomicI64>, folder: Folder, grpc: &str) -> Self {
+        Self::start_told(store, clock, folder, grpc, Otlp::default()).await
+    }
+
+    async fn start_told(store: Arc<MemoryStore>, clock: Arc<AtomicI64>, folder: Folder, grpc: &str, otlp: Otlp) -> Self {
         let overrides = Overrides::default().flag(Scalar::Grpc, Some(grpc)).flag(Scalar::Http, Some("127.0.0.1:0"));
         let options = Options {
             config: Some(folder.path("paceline.yaml")),
@@ -91,6 +106,7 @@ impl Service {
             store: Some(AnyStore::Memory(store.clone())),
             record: None,
             arrives_within: None,
+            otlp,
         };
         let server = Server::bind(options).await.expect("the service starts");
         let (grpc, http, reloader) = (server.grpc_addr(), server.http_addr(), server.reloader());
