@@ -11,7 +11,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::Temporality;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
-use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData};
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider, SpanData};
 use paceline_telemetry::{Options as TelemetryOptions, Push, Telemetry};
 
 use crate::error::ServeError;
@@ -23,7 +23,8 @@ pub struct Otlp {
     pub metrics: Option<String>,
     /// The collector of traces.
     pub traces: Option<String>,
-    /// How often metrics are pushed; `None`: every minute, or as OTEL_METRIC_EXPORT_INTERVAL says.
+    /// How often metrics and spans are pushed; `None`: every minute and every five seconds, or as the variables OTEL_METRIC_EXPORT_INTERVAL
+    /// and OTEL_BSP_SCHEDULE_DELAY say.
     pub every: Option<Duration>,
     /// Which calls have a span.
     pub sampling: Sampling,
@@ -132,8 +133,14 @@ impl Otlp {
         let provider = SdkTracerProvider::builder()
             // Who is sampled is decided before there is a span.
             .with_sampler(opentelemetry_sdk::trace::Sampler::AlwaysOn)
-            .with_resource(self.resource(instance))
-            .with_batch_exporter(exporter);
+            .with_resource(self.resource(instance));
+        let provider = match self.every {
+            Some(every) => {
+                let config = BatchConfigBuilder::default().with_scheduled_delay(every).build();
+                provider.with_span_processor(BatchSpanProcessor::builder(exporter).with_batch_config(config).build())
+            }
+            None => provider.with_batch_exporter(exporter),
+        };
         Ok(Some(provider.build()))
     }
 

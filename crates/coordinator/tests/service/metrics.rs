@@ -100,9 +100,25 @@ async fn who_denies_without_the_store_is_told_apart_from_who_grants() {
         );
         let service = service(store(), settings(&yaml)).await;
         service.grant(ask("1")).await;
-        assert_eq!(service.value("paceline_degraded", &[("policy", policy)]), 0.0);
+
         let text = service.telemetry.render().unwrap();
         assert!(text.contains(&format!("paceline_degraded{{policy=\"{policy}\",provider=\"acme\"}} 0")), "{text}");
         assert!(!text.contains(&format!("policy=\"{other}\"")), "{text}");
     }
+}
+
+/// What a call costs in all, to compare with what recording it costs (`cargo test -p paceline-telemetry --test cardinality --
+/// --ignored --nocapture`): `cargo test -p paceline-coordinator --test service metrics:: -- --ignored --nocapture`.
+#[tokio::test]
+#[ignore = "prints figures"]
+async fn how_much_a_call_takes_in_all() {
+    const CALLS: u32 = 20_000;
+    let store = Arc::new(MemoryStore::new());
+    let service = service(store, limits("limits: {requests: 100000000/min, tokens: 100000000000/min}")).await;
+    let began = std::time::Instant::now();
+    for n in 0..CALLS {
+        let grant = service.grant(AcquireRequest { cost: cost([("tokens", 100)]), ..ask(&n.to_string()) }).await;
+        service.coordinator.report(answered(&grant.lease_id, 200, &[])).await.unwrap();
+    }
+    println!("{:.1} us for an ask and its report", began.elapsed().as_secs_f64() * 1e6 / f64::from(CALLS));
 }

@@ -1,5 +1,6 @@
 //! A span for a call that is traced: whose it is, how it was answered, and where its time went. Costs nothing where nobody traces.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -192,17 +193,19 @@ impl CallSpan {
     }
 
     fn tell(&mut self, answer: &v1::AcquireResponse) {
-        let mut waits = 0.0;
+        let mut by_source = BTreeMap::new();
         for delay in &answer.delays {
             let seconds = delay.duration.as_ref().map_or(0.0, |length| length.seconds as f64 + f64::from(length.nanos) / 1e9);
-            waits += seconds;
-            let source = word(delay.source().as_str_name(), "SOURCE_");
-            self.0.set_attribute(KeyValue::new(format!("paceline.delay.{source}"), seconds));
+            // Several buckets, or what would be free next, may have the same source.
+            *by_source.entry(word(delay.source().as_str_name(), "SOURCE_")).or_insert(0.0) += seconds;
             if delay.binding && !delay.bucket.is_empty() {
                 self.set("paceline.bucket", delay.bucket.clone());
             }
         }
-        self.set("paceline.wait", waits);
+        self.set("paceline.wait", by_source.values().sum::<f64>());
+        for (source, seconds) in by_source.into_iter().filter(|(_, seconds)| *seconds > 0.0) {
+            self.0.set_attribute(KeyValue::new(format!("paceline.delay.{source}"), seconds));
+        }
         self.set("paceline.mode", word(answer.mode().as_str_name(), "MODE_"));
         self.set("paceline.degraded", answer.degraded);
         match &answer.outcome {
