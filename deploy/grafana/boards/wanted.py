@@ -2,8 +2,6 @@
 
 METRICS = {
     "paceline_cost_usd_total",
-    "paceline_override_active",
-    "paceline_override_ends_in_seconds",
 }
 # Labels of metrics that are there without them.
 LABELS: set[str] = set()
