@@ -48,9 +48,12 @@ pub struct Fleet {
     pub overrides: Vec<InOverride>,
 }
 
+/// By provider, account and kind: how many there are, and when the next one ends.
+type Overrides = BTreeMap<(Arc<str>, Arc<str>, &'static str), (u64, Span)>;
+
 impl Fleet {
     /// How many controls there are of each kind that select the same provider and account, and how soon the next of them ends.
-    pub(crate) fn overrides(&self) -> BTreeMap<(Arc<str>, Arc<str>, &'static str), (u64, Span)> {
+    pub(crate) fn overrides(&self) -> Overrides {
         let mut found = BTreeMap::new();
         let any = |glob: &Arc<str>| if glob.is_empty() { Arc::from("*") } else { glob.clone() };
         for one in &self.overrides {

@@ -86,8 +86,8 @@ impl Collector {
         let has = |labels: &BTreeMap<String, String>| {
             attributes.iter().all(|(key, value)| labels.get(*key).map(String::as_str) == Some(value))
         };
-        let points = sums.flatten().filter(|point| has(&text(&point.attributes)));
-        points.last().and_then(|point| match point.value? {
+        let mut points = sums.flatten().filter(|point| has(&text(&point.attributes)));
+        points.next_back().and_then(|point| match point.value? {
             Value::AsDouble(value) => Some(value),
             Value::AsInt(value) => Some(value as f64),
         })

@@ -34,7 +34,7 @@ pub(super) fn read(stored: Option<wire::Limits>, now: FleetTime, checks: &mut Ch
         let per = checks.window(one.per);
         let ends = checks.instant(one.ends);
         let is_sound = checks.require(one.units > 0 && per.is_some() == one.per.is_some());
-        is_sound.then(|| LimitSaid { limit: OverLimit { bucket, units: one.units, per }, model, ends })
+        is_sound.then_some(LimitSaid { limit: OverLimit { bucket, units: one.units, per }, model, ends })
     });
     let said = said.collect();
     let at = checks.instant(stored.at).min(now);
