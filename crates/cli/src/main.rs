@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     bench, check_config, conformance, controls, demo, events, explain, mock_provider, probe, provider_files, report, serve,
-    simulate, status,
+    simulate, status, why,
 };
 
 /// Many small things live as long as a call does; the system's allocator takes a quarter of the time of an acquire for them.
@@ -32,6 +32,9 @@ Examples:
 
   # Look at it: scopes, limits, levels, who waits and for what
   paceline status
+
+  # Why does this call wait, or what became of it?
+  paceline why REQUEST_ID
 
   # What changed in the last hour, who did it and why?
   paceline events
@@ -77,6 +80,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Simulate(simulate::SimulateArgs),
     Status(status::StatusArgs),
+    Why(why::WhyArgs),
     Events(events::EventsArgs),
     Report(report::ReportArgs),
     Mode(controls::ModeArgs),
@@ -117,6 +121,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => in_runtime(demo::run(args))?,
         Command::Simulate(args) => simulate::run(&args, &mut io::stdout().lock())?,
         Command::Status(args) => in_runtime(status::run(args, &mut io::stdout()))?,
+        Command::Why(args) => in_runtime(why::run(args, &mut io::stdout()))?,
         Command::Events(args) => in_runtime(events::run(args, &mut io::stdout()))?,
         Command::Report(args) => in_runtime(report::run(args, &mut io::stdout()))?,
         Command::Mode(args) => in_runtime(controls::mode(args, &mut io::stdout()))?,
@@ -169,6 +174,8 @@ enum Failure {
     #[error(transparent)]
     Status(#[from] status::StatusError),
     #[error(transparent)]
+    Why(#[from] why::WhyError),
+    #[error(transparent)]
     Events(#[from] events::EventsError),
     #[error(transparent)]
     Report(#[from] report::ReportError),
@@ -198,7 +205,7 @@ impl Failure {
         match self {
             Self::Serve(serve::ServeFailure::Serve(error)) if error.is_mistake() => ExitCode::from(2),
             Self::Report(error) => ExitCode::from(error.exit_status()),
-            Self::Events(events::EventsError::Usage(_)) => ExitCode::from(2),
+            Self::Events(events::EventsError::Usage(_)) | Self::Why(why::WhyError::Usage(_)) => ExitCode::from(2),
             Self::Controls(error) if error.is_usage() => ExitCode::from(2),
             Self::Probe(error) if error.is_usage() => ExitCode::from(2),
             _ => ExitCode::FAILURE,
@@ -208,6 +215,7 @@ impl Failure {
     fn is_closed_output(&self) -> bool {
         let error = match self {
             Self::Status(status::StatusError::Output(error))
+            | Self::Why(why::WhyError::Output(error))
             | Self::Events(events::EventsError::Output(error))
             | Self::Report(report::ReportError::Output(error))
             | Self::Controls(controls::ControlsError::Output(error))

@@ -513,7 +513,7 @@ impl State {
             // One that was answered meanwhile has seen to its answer itself.
             Message::Told { input: Input::Leave(id), .. } => self.waiting.remove(&id).map(|_| Input::Leave(id)),
             Message::Told { input, reply } => {
-                if !matches!(input, Input::Inspect(_)) {
+                if !matches!(input, Input::Inspect(_) | Input::Find(..)) {
                     self.last_spoken = Instant::now();
                 }
                 if let Some((id, sender)) = reply {

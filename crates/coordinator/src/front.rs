@@ -19,6 +19,7 @@ use crate::history::Ledgers;
 use crate::inputs::{release_lease_input, release_ticket_input, report_input, unheard_input};
 use crate::journal::{Happened, Journal};
 use crate::lead::{Lead, LeadCell};
+use crate::lives::Lives;
 use crate::metrics::Recorder;
 use crate::registry::Registry;
 use crate::scope::{AskInput, Input, ReleaseInput, Reply, ReplyId, Scope, ScopeView};
@@ -76,6 +77,7 @@ pub(crate) struct Inner<S> {
     registry: Registry,
     ledgers: Ledgers,
     journal: Arc<Journal>,
+    pub(crate) lives: Arc<Lives>,
 }
 
 #[derive(Clone)]
@@ -112,6 +114,7 @@ impl<S: Store> Coordinator<S> {
             registry: Registry::default(),
             ledgers: Ledgers::default(),
             journal: Arc::default(),
+            lives: Arc::default(),
         });
         let weak = Arc::downgrade(&inner);
         options.telemetry.observe_load(move || weak.upgrade().map(|inner| inner.load()).unwrap_or_default());
@@ -224,13 +227,18 @@ impl<S: Store> Coordinator<S> {
 
     /// Every live scope of this replica, sorted by name.
     pub async fn scopes(&self) -> Vec<ScopeView> {
-        let targets: Vec<Target> = self.0.handles().iter().map(Handle::target).collect();
+        let targets = self.live_targets();
         let mut views = Vec::with_capacity(targets.len());
         for target in targets {
             views.extend(self.inspect(&target).await);
         }
         views.sort_by(|a, b| (&a.provider, &a.account).cmp(&(&b.provider, &b.account)));
         views
+    }
+
+    /// The scopes that are live here.
+    pub(crate) fn live_targets(&self) -> Vec<Target> {
+        self.0.handles().iter().map(Handle::target).collect()
     }
 
     /// One scope, if anybody has used it here.
@@ -244,15 +252,6 @@ impl<S: Store> Coordinator<S> {
             // A configuration that no longer knows it does not hide what is there.
             Err(unknown) => self.inspect(&asked).await.map(Some).ok_or(unknown),
         }
-    }
-
-    /// The live scopes whose calls the configuration in force refuses because it does not know their account any more, as
-    /// `provider/account`.
-    pub fn unknown_scopes(&self) -> Vec<String> {
-        let settings = self.settings();
-        let targets = self.0.handles().iter().map(Handle::target).collect::<Vec<_>>();
-        let unknown = targets.iter().filter(|target| settings.canonical(target).is_err());
-        unknown.map(|target| format!("{}/{}", target.provider, target.account)).collect()
     }
 
     /// Reads an answer without touching any state.
@@ -384,7 +383,13 @@ impl<S: Store> Coordinator<S> {
             account: Arc::from(target.account.as_str()),
         };
         let ledger = self.0.ledgers.of(key, &target);
-        let recorder = Recorder::new(self.0.telemetry.clone(), ledger, (self.0.journal.clone(), self.0.replica), target);
+        let recorder = Recorder::new(
+            self.0.telemetry.clone(),
+            ledger,
+            (self.0.journal.clone(), self.0.replica),
+            self.0.lives.clone(),
+            target,
+        );
         tokio::spawn(Actor { inner: self.0.clone(), key, inbox, scope, gauges, lead, recorder }.run());
         scopes.insert(key, handle.clone());
         handle

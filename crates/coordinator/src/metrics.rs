@@ -10,6 +10,7 @@ use paceline_telemetry::{AcquireOutcome, ReportOutcome, ScopeLabels, StateLoss, 
 use crate::api::Target;
 use crate::history::Ledger;
 use crate::journal::{Happened, Journal, Kind, of_scope};
+use crate::lives::Lives;
 use crate::scope::{DecidedAs, Event, UnitsOf};
 
 /// The recorder of one scope; it keeps the labels of the models it has seen.
@@ -19,13 +20,21 @@ pub(crate) struct Recorder {
     ledger: Option<Arc<Ledger>>,
     /// Where changes are noted, and by which replica.
     journal: (Arc<Journal>, u32),
+    /// Where calls that leave are remembered.
+    lives: Arc<Lives>,
     target: Target,
     labels: HashMap<Arc<str>, ScopeLabels>,
 }
 
 impl Recorder {
-    pub(crate) fn new(telemetry: Telemetry, ledger: Option<Arc<Ledger>>, journal: (Arc<Journal>, u32), target: Target) -> Self {
-        Self { telemetry, ledger, journal, target, labels: HashMap::new() }
+    pub(crate) fn new(
+        telemetry: Telemetry,
+        ledger: Option<Arc<Ledger>>,
+        journal: (Arc<Journal>, u32),
+        lives: Arc<Lives>,
+        target: Target,
+    ) -> Self {
+        Self { telemetry, ledger, journal, lives, target, labels: HashMap::new() }
     }
 
     fn note(&self, happened: Happened) {
@@ -131,6 +140,7 @@ impl Recorder {
                 let labels = self.labels_of(&model);
                 self.telemetry.prevented(&labels);
             }
+            Event::Left(life) => self.lives.note(*life),
             // Counted in the history alone.
             Event::Spoilt { .. } => {}
             Event::Repaired(fields) => self.repaired(fields),

@@ -66,6 +66,15 @@ impl<S: Store> Coordinator<S> {
         }
     }
 
+    /// The live scopes whose calls the configuration in force refuses because it does not know their account any more, as
+    /// `provider/account`.
+    pub fn unknown_scopes(&self) -> Vec<String> {
+        let settings = self.settings();
+        let targets = self.live_targets();
+        let unknown = targets.iter().filter(|target| settings.canonical(target).is_err());
+        unknown.map(|target| format!("{}/{}", target.provider, target.account)).collect()
+    }
+
     /// Whether this replica decides a target's scope without the store, for the time being.
     pub fn is_degraded(&self, target: &Target) -> bool {
         // Asked for each answer: names are resolved only while it matters.

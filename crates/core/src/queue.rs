@@ -100,6 +100,22 @@ pub struct Waiting {
     parked: Option<(FleetTime, Cause)>,
 }
 
+impl Waiting {
+    /// Its wait by cause; `ledger`: of its lane, advanced to `now`.
+    fn parts(&self, ledger: &Ledger, now: FleetTime) -> Vec<DelayPart> {
+        let mut parts = self.ask.prior.clone();
+        match &self.parked {
+            Some((since, cause)) => delays::add(&mut parts, cause, now.since(*since)),
+            None => {
+                for part in ledger.since(&self.snapshot) {
+                    delays::add(&mut parts, &part.cause, part.length);
+                }
+            }
+        }
+        parts
+    }
+}
+
 /// Calls of one tenant and class in one group.
 #[derive(Clone, Debug)]
 pub struct Lane {
@@ -241,20 +257,19 @@ impl Queue {
         lane.ready.remove(&stamp);
         lane.parked.retain(|(_, parked)| waiting.parked.is_none() || *parked != stamp);
         lane.ledger.advance(now);
-        let mut parts = waiting.ask.prior.clone();
-        match &waiting.parked {
-            Some((since, cause)) => delays::add(&mut parts, cause, now.since(*since)),
-            None => {
-                for part in lane.ledger.since(&waiting.snapshot) {
-                    delays::add(&mut parts, &part.cause, part.length);
-                }
-            }
-        }
+        let parts = waiting.parts(&lane.ledger, now);
         if lane.waiting.is_empty() && lane.absent.is_empty() {
             self.lanes.remove(&key);
         }
         self.uncount(&key.group, waiting.ask.sent);
         Some((waiting, parts))
+    }
+
+    /// The wait of a waiting call so far by cause, which adds up to `now - asked_at`.
+    pub fn waited(&self, id: AskId, now: FleetTime) -> Option<Vec<DelayPart>> {
+        let (waiting, mut ledger) = (self.get(id)?, self.lane_of(id)?.ledger.clone());
+        ledger.advance(now);
+        Some(waiting.parts(&ledger, now))
     }
 
     /// Takes a call out whose caller goes away with a ticket; its place and what it costs in each bucket of its plan are

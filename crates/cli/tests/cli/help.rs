@@ -5,11 +5,12 @@ use std::path::Path;
 use crate::process::run;
 
 /// The commands, in the order of the help.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "serve",
     "demo",
     "simulate",
     "status",
+    "why",
     "events",
     "report",
     "mode",

@@ -55,6 +55,7 @@ pub(super) fn count(hour: &mut Hourly, event: &Event) {
         | Event::LimitFlapped { .. }
         | Event::AccountMixed { .. }
         | Event::Changed(_)
+        | Event::Left(_)
         | Event::Repaired(_) => {}
     }
 }

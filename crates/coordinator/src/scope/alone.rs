@@ -156,6 +156,7 @@ impl Scope {
         let denial = store_is_away();
         let outcome = DecidedAs::Denied(denial.reason);
         let event = Event::decided(&call.input.request, waiting.ask.class, Mode::Enforce, outcome, delays.clone());
+        fx.remember(call.reply, super::why::denied(&call.input, waiting.ask.class, &denial, &delays, now));
         fx.answer(call.reply, reply_to(call.report, Ok(Answer::Denied(Box::new(Denied { denial, delays })))), Some(event));
     }
 

@@ -115,7 +115,7 @@ impl Scope {
         let is_read = self.has_been_read(reply) || report.is_some() || self.knows_all(now);
         if self.is_shut(&plan) && mode == Mode::Enforce {
             let denied = Denied { denial: store_is_away(), delays: Vec::new() };
-            return deny(reply, input, report, denied, fx);
+            return deny(reply, input, report, denied, now, fx);
         }
         let mut past = self.past_of(input, now);
         // Whoever went without a word, and whose place is not told by a ticket, finds it by its key.
@@ -143,7 +143,7 @@ impl Scope {
                 return fx.unread.push(Input::Ask(reply, input.clone()));
             }
             explain_lowered(&mut denied.denial, input, standing.class);
-            return deny(reply, input, report, denied, fx);
+            return deny(reply, input, report, denied, now, fx);
         }
         let bounds = self.bounds(input, &policy, &past, now);
         let mut call = Call {
@@ -163,7 +163,7 @@ impl Scope {
             Some(_) if mode != Mode::Shadow && !is_read => return fx.unread.push(Input::Ask(reply, input.clone())),
             Some(mut denial) if mode != Mode::Shadow => {
                 self.explain_alone(&mut denial);
-                return deny(call.reply, input, call.report, Denied { denial, delays: Vec::new() }, fx);
+                return deny(call.reply, input, call.report, Denied { denial, delays: Vec::new() }, now, fx);
             }
             would => call.would_deny = call.would_deny.or(would),
         }

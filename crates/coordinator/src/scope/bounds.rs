@@ -98,8 +98,16 @@ fn too_late(input: &AskInput, ask: &Ask, now: FleetTime) -> Option<Denial> {
 }
 
 /// Answers an ask with a refusal.
-pub(super) fn deny(reply: ReplyId, input: &AskInput, report: Option<Box<ReportAnswer>>, denied: Denied, fx: &mut Effects) {
+pub(super) fn deny(
+    reply: ReplyId,
+    input: &AskInput,
+    report: Option<Box<ReportAnswer>>,
+    denied: Denied,
+    now: FleetTime,
+    fx: &mut Effects,
+) {
     let outcome = DecidedAs::Denied(denied.denial.reason);
     let event = Event::decided(&input.request, input.request.class, Mode::Enforce, outcome, Vec::new());
+    fx.remember(reply, super::why::denied(input, input.request.class, &denied.denial, &denied.delays, now));
     fx.answer(reply, reply_to(report, Ok(Answer::Denied(Box::new(denied)))), Some(event));
 }

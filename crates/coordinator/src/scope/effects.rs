@@ -17,6 +17,7 @@ use paceline_core::units::{FleetTime, Span};
 use super::lost::Return;
 use super::{Call, Elsewhere, Input, Quote, ScopeView};
 use crate::api::{AcquireRequest, Answer, CallError, DEFAULT_TENANT, ReportAnswer};
+use crate::lives::{Found, Life};
 use crate::record::{CallKey, Kept};
 
 /// Names a caller that waits for an answer; given by the loop.
@@ -39,6 +40,8 @@ pub enum Reply {
     View(Box<ScopeView>),
     /// To what a person wants forgotten: how much was.
     Forgotten(Result<Forgotten, CallError>),
+    /// To who asks about a call.
+    Found(Box<Found>),
 }
 
 impl Reply {
@@ -151,6 +154,8 @@ pub enum Event {
     },
     /// Something changed that somebody may ask about tomorrow.
     Changed(Changed),
+    /// A call left: denied, ended, or away with a ticket.
+    Left(Box<Life>),
     /// A call was only watched.
     Watched {
         /// For which model.
@@ -312,9 +317,14 @@ impl Effects {
         self.undo.push(Undo::Input(input));
     }
 
+    /// Whether the answer to `reply` depends on the commit.
+    pub(super) fn is_bound(&self, reply: ReplyId) -> bool {
+        self.bound.contains(&reply)
+    }
+
     /// Answers, and counts: at once, unless the answer depends on the commit.
     pub(super) fn answer(&mut self, id: ReplyId, reply: Reply, event: Option<Event>) {
-        if self.bound.contains(&id) {
+        if self.is_bound(id) {
             self.replies_on_commit.push((id, reply));
             self.events_on_commit.extend(event);
         } else {

@@ -10,6 +10,7 @@ use paceline_core::signal::Signal;
 use paceline_core::units::{FleetTime, Span};
 
 use crate::api::{AcquireRequest, ReportRequest, Target};
+use crate::lives::Asked;
 use crate::record::CallKey;
 use crate::scope::{Elsewhere, ReplyId};
 use crate::settings::Settings;
@@ -44,6 +45,8 @@ pub enum Input {
     Inspect(ReplyId),
     /// A person wants something forgotten.
     Forget(ReplyId, Box<ForgetInput>),
+    /// Somebody wants to know what became of a call.
+    Find(ReplyId, Box<Asked>),
 }
 
 impl Input {
@@ -56,6 +59,7 @@ impl Input {
             | Self::Quote(reply, _)
             | Self::Recall(reply, ..)
             | Self::Forget(reply, _)
+            | Self::Find(reply, _)
             | Self::Inspect(reply) => Some(*reply),
             Self::Leave(_) | Self::Taken(_) | Self::Teach(_) | Self::Settings(_) | Self::Drain | Self::HandOver(..) => None,
         }

@@ -48,6 +48,7 @@ impl Scope {
             | Input::HandOver(..)
             | Input::Inspect(_)
             | Input::Forget(..)
+            | Input::Find(..)
             | Input::Teach(_) => Vec::new(),
         }
     }

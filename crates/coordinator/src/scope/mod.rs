@@ -25,6 +25,7 @@ mod undo;
 mod unread;
 mod used;
 mod view;
+mod why;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -262,6 +263,7 @@ impl Scope {
             | Input::HandOver(..)
             | Input::Inspect(_)
             | Input::Forget(..)
+            | Input::Find(..)
             | Input::Teach(_) => [None, None],
         };
         needed.into_iter().flatten().filter(|key| !self.records.contains_key(key)).collect()
@@ -406,6 +408,10 @@ impl Scope {
                 let view = view::view(self, now);
                 fx.answer(reply, Reply::View(Box::new(view)), None);
             }
+            Input::Find(reply, asked) => {
+                let found = self.find(&asked, now);
+                fx.answer(reply, Reply::Found(Box::new(found)), None);
+            }
             // These need the store.
             Input::Ask(..)
             | Input::Report(..)
@@ -434,7 +440,8 @@ impl Scope {
         while let Some(over) = self.record_ends.first_entry().filter(|entry| *entry.key() < second) {
             for key in over.remove() {
                 if self.records.get(&key).is_some_and(|record| record.keep_until() <= now) {
-                    self.records.remove(&key);
+                    let over = self.records.remove(&key);
+                    fx.events.extend(over.and_then(|record| why::forgotten(&record, now)));
                 }
             }
         }
@@ -453,6 +460,7 @@ impl Scope {
                 ask::explain_lowered(&mut denial, &call.input, ask.class);
                 let outcome = DecidedAs::Denied(denial.reason);
                 let event = Event::decided(&call.input.request, ask.class, Mode::Enforce, outcome, delays.clone());
+                fx.remember(call.reply, why::denied(&call.input, ask.class, &denial, &delays, now));
                 let answer = Answer::Denied(Box::new(Denied { denial, delays }));
                 fx.answer(call.reply, reply_to(call.report, Ok(answer)), Some(event));
             }
@@ -472,6 +480,7 @@ impl Scope {
         let (queued, class) = self.queue_ticket(id, now)?;
         let call = self.forget_call(id)?;
         let delays = queued.delays.clone();
+        fx.remember(call.reply, why::sent_away(&call.input, class, &queued, now));
         let event = Event::decided(&call.input.request, class, Mode::Enforce, DecidedAs::Queued, delays.clone());
         fx.answer(call.reply, reply_to(call.report, Ok(Answer::Queued(Box::new(queued)))), Some(event));
         Some(delays)

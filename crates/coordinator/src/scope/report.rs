@@ -15,6 +15,7 @@ use rand::Rng;
 use super::shadow::is_needless;
 use super::{
     AskInput, Effects, EndedAs, Event, GivenBack, Input, ReleaseInput, Reply, ReplyId, ReportEvent, ReportInput, Scope, Served,
+    why,
 };
 use crate::api::{AcquireRequest, FIRST_HOLD, NotApplied, ReportAnswer, Target};
 use crate::record::{CallKey, Record};
@@ -92,6 +93,9 @@ impl Scope {
             told => told,
         };
         self.note_events(&input, wire, refused, own, &done, verdict, fx);
+        if let Some(verdict) = verdict.filter(|_| matches!(refused, None | Some(NotApplied::LeaseExpired))) {
+            fx.remember(reply, why::settled(&input, wire, own, &done, verdict, now));
+        }
         let mut answer = ReportAnswer {
             not_applied: refused,
             ttl: own.filter(|record| !record.is_over).map_or(Span::ZERO, |record| record.ends_at.since(now)),
@@ -149,6 +153,7 @@ impl Scope {
             self.line.give_back(&self.value, &charge.bucket, lease.class, charge.amount, now);
         }
         self.move_flight(lease.class, Some(lease.hold_until), None);
+        fx.remember(reply, why::given_back(&record, now));
         (record.is_over, record.was_released) = (true, !record.answered);
         self.change_record(key, record, fx);
         fx.answer(reply, Reply::Released(true), None);

@@ -218,7 +218,7 @@ fn verb(reply: &Reply) -> &'static str {
         Reply::Report(Ok(_)) => "reported",
         Reply::Released(_) => "released",
         Reply::Answer(Err(_)) | Reply::Report(Err(_)) => "error",
-        Reply::View(_) | Reply::Quote(_) | Reply::Recalled(_) | Reply::Forgotten(_) => "shown",
+        Reply::View(_) | Reply::Found(_) | Reply::Quote(_) | Reply::Recalled(_) | Reply::Forgotten(_) => "shown",
     }
 }
 

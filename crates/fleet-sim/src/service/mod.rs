@@ -169,7 +169,12 @@ impl Service {
             Reply::Answer(Ok(answer)) => self.answer(to.worker, answer, run),
             Reply::Report(Ok(answer)) => self.verdict(to.worker, *answer, run),
             Reply::Answer(Err(_)) | Reply::Report(Err(_)) => self.try_another(to.worker, run),
-            Reply::Released(_) | Reply::View(_) | Reply::Quote(_) | Reply::Recalled(_) | Reply::Forgotten(_) => {}
+            Reply::Released(_)
+            | Reply::View(_)
+            | Reply::Found(_)
+            | Reply::Quote(_)
+            | Reply::Recalled(_)
+            | Reply::Forgotten(_) => {}
         }
     }
 

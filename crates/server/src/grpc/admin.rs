@@ -93,6 +93,12 @@ impl<S: Store> Admin for AdminService<S> {
         Ok(Response::new(self.overview.events(asked).await))
     }
 
+    async fn why(&self, request: Request<v1::WhyRequest>) -> Result<Response<v1::WhyResponse>, Status> {
+        let whose = self.whose(request.metadata()).await?;
+        let asked = read::why(request.into_inner())?;
+        Ok(Response::new(self.overview.why(asked, whose).await))
+    }
+
     async fn get_config(&self, _: Request<v1::GetConfigRequest>) -> Result<Response<v1::GetConfigResponse>, Status> {
         self.allow()?;
         let in_force = self.in_force.load();

@@ -22,3 +22,8 @@ pub(crate) use measured::Measured;
 pub(crate) use read::name as check_name;
 pub(crate) use spans::Traces;
 pub(crate) use status::{Problems, clarify, of_call as status_of_call};
+
+/// Parts of answers that other messages have too.
+pub(crate) mod told {
+    pub(crate) use super::write::{delays_of, reason, target, verdict};
+}

@@ -175,6 +175,18 @@ pub(super) fn events(message: v1::ListEventsRequest) -> Result<EventsAsked, Stat
     wrong.into_result(EventsAsked { selector, since: since.unwrap_or(UNLESS_SAID), kinds })
 }
 
+/// Reads which call is meant.
+pub(super) fn why(message: v1::WhyRequest) -> Result<v1::WhyRequest, Status> {
+    const MOST_BYTES: usize = 8_192;
+    let mut wrong = Problems::default();
+    if message.call.is_empty() {
+        wrong.add("call", "is empty; name a call: its request_id, a lease_id, or a ticket in base64");
+    } else if message.call.len() > MOST_BYTES {
+        wrong.add("call", format!("has {} bytes, and no name or token is longer than {MOST_BYTES}", message.call.len()));
+    }
+    wrong.into_result(message)
+}
+
 /// Reads the names of a scope or of a selector.
 pub(super) fn names(names: &[(&'static str, &str)]) -> Result<(), Status> {
     let mut wrong = Problems::default();

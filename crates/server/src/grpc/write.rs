@@ -114,7 +114,8 @@ fn shadow(watched: &Watched) -> v1::Shadow {
     }
 }
 
-fn target(target: &Target) -> v1::Target {
+/// A target as a message.
+pub(crate) fn target(target: &Target) -> v1::Target {
     v1::Target { provider: target.provider.clone(), account: target.account.clone(), model: target.model.clone() }
 }
 
@@ -143,7 +144,7 @@ fn denial(denial: &Denial) -> v1::Denial {
 }
 
 /// The parts in their order, the binding one marked (added with no length when no time has gone to it yet), then the runner-up.
-fn delays_of(parts: &[DelayPart], binding: Option<&Cause>, runner_up: Option<&RunnerUp>) -> Vec<v1::Delay> {
+pub(crate) fn delays_of(parts: &[DelayPart], binding: Option<&Cause>, runner_up: Option<&RunnerUp>) -> Vec<v1::Delay> {
     let delay = |cause: &Cause, length: Span| v1::Delay {
         source: v1::Source::from(cause.source).into(),
         duration: Some(convert::duration(length)),
@@ -162,7 +163,8 @@ fn delays_of(parts: &[DelayPart], binding: Option<&Cause>, runner_up: Option<&Ru
     out
 }
 
-const fn verdict(verdict: Verdict) -> v1::Verdict {
+/// A verdict as a message.
+pub(crate) const fn verdict(verdict: Verdict) -> v1::Verdict {
     match verdict {
         Verdict::Done => v1::Verdict::Done,
         Verdict::Retry => v1::Verdict::Retry,
@@ -178,6 +180,11 @@ const fn not_applied(why: NotApplied) -> v1::NotApplied {
         NotApplied::LeaseSettled => v1::NotApplied::LeaseSettled,
         NotApplied::Repeated => v1::NotApplied::Repeated,
     }
+}
+
+/// A reason as a message.
+pub(crate) fn reason(reason: Reason) -> v1::Reason {
+    Wire(reason).into()
 }
 
 /// Neither type is of this crate, so the conversion needs one that is.

@@ -8,6 +8,7 @@ mod events;
 mod history;
 mod merge;
 mod own;
+mod why;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

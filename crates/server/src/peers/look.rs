@@ -10,6 +10,8 @@ use tonic::{Code, Request};
 use super::link::Link;
 use super::proof::METADATA;
 
+/// How long a replica gets to look through what it remembers.
+const LOOKS_WITHIN: Duration = Duration::from_secs(1);
 /// How long a replica gets to write what it has counted: a round trip to the store for each of its scopes.
 const WRITES_WITHIN: Duration = Duration::from_secs(2);
 
@@ -46,6 +48,18 @@ impl Link {
         });
         match answer.await.ok()?? {
             Ok(written) => Some(written.into_inner()),
+            Err(status) => self.passed_over(&status),
+        }
+    }
+
+    /// What it knows of a call; `None`: it does not answer in time.
+    pub(crate) async fn why(&self, asked: v1::WhyRequest) -> Option<v1::WhyResponse> {
+        let answer = timeout(self.arrives_within.max(LOOKS_WITHIN), async {
+            let mut admin = self.wire().await?.admin();
+            Some(admin.why(self.proven(asked)).await)
+        });
+        match answer.await.ok()?? {
+            Ok(known) => Some(known.into_inner()),
             Err(status) => self.passed_over(&status),
         }
     }

@@ -23,4 +23,5 @@ mod sent_on;
 mod session;
 mod support;
 mod tokens;
+mod why;
 mod worker;
