@@ -24,7 +24,7 @@ use crate::metrics::Recorder;
 use crate::registry::Registry;
 use crate::scope::{AskInput, Input, ReleaseInput, Reply, ReplyId, Scope, ScopeView};
 use crate::seats::Seats;
-use crate::settings::{AnswerParts, Settings};
+use crate::settings::Settings;
 use crate::steered::Steered;
 use crate::targets::ask_inputs;
 use crate::token::Keyring;
@@ -252,11 +252,6 @@ impl<S: Store> Coordinator<S> {
             // A configuration that no longer knows it does not hide what is there.
             Err(unknown) => self.inspect(&asked).await.map(Some).ok_or(unknown),
         }
-    }
-
-    /// Reads an answer without touching any state.
-    pub fn explain(&self, provider: &str, answer: &AnswerParts<'_>) -> paceline_core::signal::Signal {
-        self.settings().read(provider, answer)
     }
 
     /// Puts another configuration in force; waiting calls are looked at again, no bucket is refilled.

@@ -239,25 +239,22 @@ impl<S: Store> Coordinator<S> {
 
 /// What a lease says of its call.
 pub(crate) fn of_lease(wire: &LeaseWire, now: FleetTime) -> Life {
-    let lease = wire::lease_of(wire);
-    let ends_at = lease.send_at + lease.ttl;
-    let stands = if ends_at <= now {
-        Stands::Expired { at: ends_at }
-    } else {
-        Stands::Granted { send_at: lease.send_at, ends_at, is_sent: false }
-    };
+    let [asked_at, granted_at, send_at] = [wire.asked_at, wire.granted_at, wire.send_at].map(FleetTime::from_micros);
+    let ends_at = send_at + Span::from_micros(wire.ttl);
+    let stands =
+        if ends_at <= now { Stands::Expired { at: ends_at } } else { Stands::Granted { send_at, ends_at, is_sent: false } };
     Life {
         key: CallKey::from_bytes(&wire.key).unwrap_or(CallKey([0; 16])),
         identity: wire.identity.clone(),
         request_id: wire.request_id.clone(),
         tenant: wire.tenant.clone(),
-        attempt: lease.attempt,
+        attempt: wire.attempt,
         target: Target { provider: wire.provider.clone(), account: wire.account.clone(), model: wire.model.clone() },
-        class: Some(lease.class),
+        class: usize::try_from(wire.class).ok().and_then(|class| Class::ALL.get(class)).copied(),
         mode: wire::mode_of(wire),
-        asked_at: lease.asked_at,
-        known_at: lease.granted_at,
-        waited: lease.waited(),
+        asked_at,
+        known_at: granted_at,
+        waited: send_at.since(asked_at).at_least_zero(),
         delays: Vec::new(),
         runner_up: None,
         stands,
@@ -302,4 +299,26 @@ pub(crate) fn of_record(record: &Record, now: FleetTime) -> Life {
         _ => granted(life.asked_at + life.waited),
     };
     Life { stands, delays: record.delays.clone(), is_from_token: false, ..life }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(number: usize) -> Life {
+        let lease = LeaseWire { request_id: number.to_string(), attempt: 1, ..LeaseWire::default() };
+        Life { stands: Stands::GivenBack, ..of_lease(&lease, FleetTime::from_micros(0)) }
+    }
+
+    #[test]
+    fn so_many_are_remembered_and_the_oldest_go() {
+        let lives = Lives::default();
+        (0..=MOST_REMEMBERED).for_each(|number| lives.note(ended(number)));
+        let found = |number: usize| lives.find(&Asked::Name(number.to_string())).len();
+        assert_eq!([found(0), found(1), found(MOST_REMEMBERED)], [0, 1, 1]);
+        let cause = Cause::plain(Source::Pacing);
+        let stands = Stands::Away { cause, back_by: None, ahead: 0, expected: None };
+        lives.note(Life { stands, ..ended(1) });
+        assert_eq!(found(1), 2, "those away with a ticket push nobody out");
+    }
 }

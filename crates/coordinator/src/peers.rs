@@ -11,6 +11,7 @@ use crate::front::Coordinator;
 use crate::inputs::{open_lease, open_place};
 use crate::lead::Lead;
 use crate::record::CallKey;
+use crate::settings::AnswerParts;
 use crate::token::{Keyring, Kind};
 use crate::wire::{PartWire, TicketWire};
 use paceline_core::delays::{Cause, DelayPart};
@@ -64,6 +65,11 @@ impl<S: Store> Coordinator<S> {
             Some(place) => self.leads_scope(&place.provider, &place.account),
             None => Lead::Unknown,
         }
+    }
+
+    /// Reads an answer without touching any state.
+    pub fn explain(&self, provider: &str, answer: &AnswerParts<'_>) -> paceline_core::signal::Signal {
+        self.settings().read(provider, answer)
     }
 
     /// The live scopes whose calls the configuration in force refuses because it does not know their account any more, as

@@ -27,9 +27,9 @@ Examples:
   # For programs; lengths of time are in milliseconds
   paceline why summarize-8231 --json
 
-Any replica may be asked: it asks the others. Known are the calls that wait, those that run, and the last
-10,000 that ended at each replica. A lease or ticket tells its own story even when nobody remembers it.
-Only who may use Admin is answered: what listens on loopback, unless the service says otherwise.";
+Any replica may be asked: it asks the others. Known are the calls that wait, those that run, and the
+last 10,000 that ended at each replica. A lease or ticket tells its own story even when nobody
+remembers the call. The service answers this on a loopback listener only.";
 
 /// Show the life of one call: where it stands, what it waited for and what would have been free, how it ended.
 #[derive(Debug, Args)]
