@@ -8,6 +8,8 @@ use paceline_core::mode::Mode;
 use paceline_core::outlook;
 use paceline_core::plan::Class;
 use paceline_core::queue::AskId;
+use paceline_core::report::Reported;
+use paceline_core::retry::Verdict;
 use paceline_core::signal::Source;
 use paceline_core::units::FleetTime;
 
@@ -16,8 +18,6 @@ use crate::api::Queued;
 use crate::lives::{self, Asked, Ended, Found, Life, Stands};
 use crate::record::Record;
 use crate::wire::LeaseWire;
-use paceline_core::report::Reported;
-use paceline_core::retry::Verdict;
 
 impl Scope {
     /// Calls that wait under this name or key, and the records that may be of it: these are looked through elsewhere.

@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_last_attempt_comes_first() {
-        let attempt = |attempt: u32| v1::CallLife { attempt, key: vec![attempt as u8], ..v1::CallLife::default() };
+        let attempt = |attempt: u32| v1::CallLife { attempt, key: attempt.to_be_bytes().to_vec(), ..v1::CallLife::default() };
         let found = newest([attempt(1), attempt(3), attempt(2)].into_iter());
         assert_eq!(found.iter().map(|life| life.attempt).collect::<Vec<_>>(), [3, 2, 1]);
     }
