@@ -1,3 +1,5 @@
+//! What people are told of controls.
+
 use paceline_proto::v1::{Control, ControlResponse, Limit, Touched, TouchedScope};
 use prost_types::Duration;
 
