@@ -112,7 +112,10 @@ pub(crate) async fn run(args: EventsArgs, out: &mut (dyn Write + Send)) -> Resul
         writeln!(out, "nothing changed in the last {since}")?;
     }
     out.flush()?;
-    while args.follow {
+    if !args.follow {
+        return Ok(());
+    }
+    loop {
         tokio::time::sleep(ASK_EVERY).await;
         // A service that restarts is waited for.
         match list(addr, &mut service, request(FOLLOWS_BACK)).await {
@@ -126,7 +129,6 @@ pub(crate) async fn run(args: EventsArgs, out: &mut (dyn Write + Send)) -> Resul
         }
         out.flush()?;
     }
-    Ok(())
 }
 
 async fn list(
