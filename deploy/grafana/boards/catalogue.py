@@ -74,7 +74,8 @@ def filled(expr: str, variables: Iterable[str]) -> str:
         series, matchers = match.group(1), match.group(2) or ""
         labels = labels_of(series) or frozenset()
         mine = [name for name in variables if name in labels and not re.search(rf"\b{name}\s*[=!]", matchers)]
-        if series == "ALERTS":
+        # An alert may be of no provider, and what was said for all of them is shown beside each.
+        if series == "ALERTS" or series.startswith("paceline_override_"):
             mine = [name for name in mine if name in SCRAPED]
         if series.startswith(GROUPS):
             mine = [name for name in mine if name != "model"]

@@ -23,7 +23,7 @@ FIRST = "first-five-minutes"
 # Pages that no alert leads to.
 NO_ALERT = {"clients-local"}
 # Commands that a runbook names and the binary does not have yet.
-NOT_YET = {"controls", "top", "events", "why", "mode", "pause", "resume", "limit", "forget", "usage"}
+NOT_YET = {"top", "why", "usage"}
 
 
 def rules() -> list[dict[str, Any]]:
