@@ -54,7 +54,7 @@ providers:
 """
 
 
-# All but what is said of a signal only, and what needs somebody who pauses.
+# All but what is said of a signal only, and `paused`, which test_incident.py has.
 SOURCES_THAT_WAIT = set(SOURCES) - {"none", "paused"}
 
 
@@ -324,6 +324,10 @@ def played(folder: Path) -> Iterator[Scene]:
         is_seen(scene, 'min(paceline_config_reloads_total{result="applied"}) > 0')
         is_seen(scene, "max(paceline_bucket_foreign_drain) > 0")
         is_seen(scene, "max(paceline_breaker_open) > 0")
+        control = ["pause", "--provider", "openai", "--account", "words", "--for", "5m", "--reason", "rehearsal"]
+        said(scene, *control)
+        is_seen(scene, "max(paceline_override_active) > 0")
+        said(scene, "resume", "--provider", "openai")
         redis.send_signal(signal.SIGSTOP)
         is_seen(scene, 'max(paceline_degraded{policy="closed"}) > 0 and max(paceline_degraded{policy="local"}) > 0')
         is_seen(scene, "sum(rate(paceline_store_errors_total[5s])) > 0")
@@ -336,6 +340,12 @@ def played(folder: Path) -> Iterator[Scene]:
         yield scene
     finally:
         scene.end()
+
+
+def said(scene: Scene, *words: str) -> str:
+    """What a command of people on call says, at the first replica."""
+    command = [os.environ["PACELINE_BIN"], *words, "--addr", scene.grpc[0]]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def is_seen(scene: Scene, expr: str) -> None:

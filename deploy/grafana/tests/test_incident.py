@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
 import threading
 from pathlib import Path
 
-from scene import RULES, Scene, calls, good, is_seen, replica, watch
+from scene import RULES, Scene, calls, good, is_seen, replica, said, watch
 
 from boards.catalogue import ROOT
 
@@ -39,8 +37,7 @@ def steps(page: str) -> dict[str, str]:
 
 def run(scene: Scene, command: str) -> str:
     """What a command says, at the service of the scene."""
-    words = [os.environ["PACELINE_BIN"], *shlex.split(command)[1:], "--addr", scene.grpc[0]]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return said(scene, *shlex.split(command)[1:])
 
 
 def test_from_the_alert_to_the_runbook_and_back(tmp_path: Path) -> None:
