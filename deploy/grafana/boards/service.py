@@ -118,6 +118,7 @@ def _replicas() -> list[Panel]:
 
 def _answers() -> list[Panel]:
     rpc = "rpc_server_call_duration_seconds"
+    quick = f'{rpc}_bucket{{rpc_method!~".*/(Acquire.*|Session|Watch.*)"}}'
     failed = rate(f"{rpc}_count", 'rpc_response_status_code!="OK"', "rpc_response_status_code")
     return [
         Lines(
@@ -146,12 +147,7 @@ def _answers() -> list[Panel]:
             title="RPCs that are not held, time of 99 in 100",
             asks="How fast is the service by itself? Asks and sessions are held, everything else is answered at once.",
             act="Slow with a fast Redis below: the service lacks CPU.",
-            queries=[
-                Query(
-                    f'histogram_quantile(0.99, sum by (le, instance) (rate({rpc}_bucket{{rpc_method!~".*/(Acquire.*|Session|Watch.*)"}}{RATE})))',
-                    EACH,
-                ),
-            ],
+            queries=[Query(f"histogram_quantile(0.99, sum by (le, instance) (rate({quick}{RATE})))", EACH)],
             width=8,
             unit="s",
             empty="No report came.",
