@@ -64,7 +64,7 @@ def labels_of(series: str) -> frozenset[str] | None:
     return metric.labels | SCRAPED | ({"le"} if series.endswith("_bucket") else frozenset())
 
 
-_SELECTOR = re.compile(r"(?<![\w:$])(paceline_\w+|process_\w+|rpc_\w+|ALERTS|up|scrape_\w+)\b(?!\()(?:\{([^}]*)\})?")
+_SELECTOR = re.compile(r"(?<![\w:$])(paceline_\w+|process_\w+|rpc_server_\w+|ALERTS|up|scrape_\w+)\b(?!\()(?:\{([^}]*)\})?")
 
 
 def filled(expr: str, variables: Iterable[str]) -> str:

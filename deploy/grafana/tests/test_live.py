@@ -35,7 +35,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 # What takes longer than this play.
-LONGER = {"paceline_quota_exhausted_in_seconds": "is told when the use of a quota was watched for five minutes"}
+LONGER = {
+    'rpc_response_status_code!="OK"': "no call of this play fails",
+    "paceline_quota_exhausted_in_seconds": "is told when the use of a quota was watched for five minutes",
+}
 
 
 def short(expr: str) -> str:
