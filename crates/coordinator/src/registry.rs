@@ -146,7 +146,10 @@ impl Change {
     fn events(&self, me: &Announcement, live: &[Replica], now: FleetTime) -> Vec<Happened> {
         let event = |kind: Kind, replica: &Replica, after: &str| Happened {
             who: roll::name(&replica.announced),
-            why: format!("{} replicas share the state now", live.len()),
+            why: match live.len() {
+                1 => "it has the state alone now".to_owned(),
+                live => format!("{live} replicas share the state now"),
+            },
             after: after.to_owned(),
             ..Happened::new(now, kind)
         };

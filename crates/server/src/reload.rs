@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -103,6 +104,8 @@ struct Inner<S> {
     in_force: Arc<ArcSwap<InForce>>,
     coordinator: Coordinator<S>,
     telemetry: Telemetry,
+    /// Whether the last file was refused.
+    has_refused: AtomicBool,
     /// What was in the file when it was last read; `None`: it could not be read. Held during a reload, so that they come one
     /// at a time and the last one read is the one in force.
     seen: Mutex<Option<Vec<u8>>>,
@@ -117,7 +120,7 @@ impl<S: Store> Reloader<S> {
         telemetry: Telemetry,
     ) -> Self {
         let seen = Mutex::new(file.as_deref().and_then(|file| std::fs::read(file).ok()));
-        Self(Arc::new(Inner { file, overrides, in_force, coordinator, telemetry, seen }))
+        Self(Arc::new(Inner { file, overrides, in_force, coordinator, telemetry, has_refused: AtomicBool::new(false), seen }))
     }
 
     /// Reads the file and puts it in force, or says in the log what is wrong with it; `why` is for the log.
@@ -171,6 +174,7 @@ impl<S: Store> Reloader<S> {
         match reloaded {
             Reloaded::Applied => {
                 self.0.telemetry.config_reload(ReloadResult::Applied);
+                self.0.has_refused.store(false, Ordering::Relaxed);
                 self.note(EventKind::ConfigApplied, why, self.0.in_force.load().hash().to_owned());
                 tracing::info!(
                     why,
@@ -187,11 +191,19 @@ impl<S: Store> Reloader<S> {
                     );
                 }
             }
-            Reloaded::Unchanged => tracing::info!(why, "the configuration means the same as the one in force"),
+            Reloaded::Unchanged => {
+                tracing::info!(why, "the configuration means the same as the one in force");
+                // Whoever saw that a file was refused is to see that this is over.
+                if self.0.has_refused.swap(false, Ordering::Relaxed) {
+                    self.0.telemetry.config_reload(ReloadResult::Applied);
+                    let after = "the file is valid again, and means the same as what is in force".to_owned();
+                    self.note(EventKind::ConfigApplied, why, after);
+                }
+            }
             Reloaded::Refused(errors) => {
                 self.0.telemetry.config_reload(ReloadResult::Refused);
-                let first = errors.problems.first().map(|problem| format!("{}: {}", problem.path, problem.message));
-                self.note(EventKind::ConfigRefused, &first.unwrap_or_default(), "the old one stays in force".to_owned());
+                self.0.has_refused.store(true, Ordering::Relaxed);
+                self.note(EventKind::ConfigRefused, &in_a_line(errors), "the old one stays in force".to_owned());
                 for problem in &errors.problems {
                     let at = problem.pos.map(|pos| format!("{}:{pos}", errors.file)).unwrap_or_else(|| errors.file.clone());
                     let help = problem.help.as_deref().unwrap_or_default();
@@ -236,6 +248,18 @@ impl<S: Store> Reloader<S> {
             }
         }
     }
+}
+
+/// What is wrong with a file, in a line: the first place, and how many more there are.
+fn in_a_line(errors: &ConfigErrors) -> String {
+    let Some(first) = errors.problems.first() else { return String::new() };
+    let at = first.pos.map_or_else(|| errors.file.clone(), |pos| format!("{}:{pos}", errors.file));
+    let setting = if first.path.is_empty() { String::new() } else { format!("{}: ", first.path) };
+    let more = match errors.problems.len() + errors.not_shown - 1 {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("{at}: {setting}{}{more}", first.message)
 }
 
 /// Waits until nothing more happens for a moment.

@@ -243,7 +243,8 @@ def report(call: CallState, given: Given, said: Report, retry: bool) -> Generato
     if not wants or after is None or not reports.is_to_be_sent_again(reported):
         return reported
     if is_watched:
-        return _again_by_itself(call, given, reported)
+        # As often as an SDK would, and not as often as the service allows those whom it paces: a trial adds no calls.
+        return _again_by_itself(call, given, reported) if given.asked.attempt < alone.ATTEMPTS else reported
     call.asked = after
     # The next slot, or the place in line for it; absent where it has to be asked for.
     call.coming = exchange.following

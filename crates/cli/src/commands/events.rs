@@ -7,7 +7,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
+use paceline_coordinator::EventKind;
 use paceline_core::units::Span;
 use paceline_proto::convert::duration;
 use paceline_proto::v1::admin_client::AdminClient;
@@ -36,7 +38,8 @@ Kinds: floor_set and floor_lifted (the provider said when to come back; 5 s and 
 limit_changed, breaker_opened and breaker_closed, exhausted and replenished (money or quota),
 account_mixed, store_lost and store_back, config_applied and config_refused, replica_joined and
 replica_left, control_began and control_ended, forgotten. They are kept for seven days, the last 1,000 of an
-hour. What happened in the last two seconds may be missing.";
+hour; with the store in memory, until the service ends. What happened in the last two seconds may be
+missing. A floor that runs out is no event: its end was told when it was set.";
 
 /// How often it is asked again while it follows.
 const ASK_EVERY: Duration = Duration::from_secs(2);
@@ -58,7 +61,7 @@ pub(crate) struct EventsArgs {
     since: Since,
 
     /// Only events of this kind; repeatable.
-    #[arg(long = "kind", value_name = "KIND")]
+    #[arg(long = "kind", value_name = "KIND", value_parser = PossibleValuesParser::new(EventKind::ALL.map(EventKind::name)), hide_possible_values = true)]
     kinds: Vec<String>,
 
     /// Go on, and tell what happens, until it is interrupted.
@@ -115,12 +118,21 @@ pub(crate) async fn run(args: EventsArgs, out: &mut (dyn Write + Send)) -> Resul
     if !args.follow {
         return Ok(());
     }
+    let mut is_away = false;
     loop {
         tokio::time::sleep(ASK_EVERY).await;
         // A service that restarts is waited for.
         match list(addr, &mut service, request(FOLLOWS_BACK)).await {
-            Ok(told) => write(&told, &mut seen, args.json, out)?,
+            Ok(told) => {
+                if std::mem::take(&mut is_away) {
+                    aside(&format!("{addr} answers again"));
+                }
+                write(&told, &mut seen, args.json, out)?;
+            }
             Err(EventsError::Service(StatusError::Away { .. })) => {
+                if !std::mem::replace(&mut is_away, true) {
+                    aside(&format!("nothing answers at {addr} any more; it is asked again every {} s", ASK_EVERY.as_secs()));
+                }
                 if let Ok(again) = status::connect(addr).await {
                     service = again;
                 }
@@ -129,6 +141,12 @@ pub(crate) async fn run(args: EventsArgs, out: &mut (dyn Write + Send)) -> Resul
         }
         out.flush()?;
     }
+}
+
+/// What is no event: whoever reads the output by a program does not want it there.
+fn aside(line: &str) {
+    // Nowhere else to say it if this fails.
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 async fn list(

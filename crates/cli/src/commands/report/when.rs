@@ -30,6 +30,9 @@ impl std::str::FromStr for Since {
             let begins = format!("{day}T00:00:00Z").parse().map_err(|error| format!("`{text}` is no day ({error})"))?;
             return Ok(Self::At(begins));
         }
+        if text.matches('-').count() == 2 && text.chars().all(|letter| letter.is_ascii_digit() || letter == '-') {
+            return Err(format!("`{text}` is no day; write year, month and day, such as 2026-03-01"));
+        }
         let ago = parse_span(text).map_err(|error| {
             format!("{error}; write how long ago, such as 24h or 7day, or an instant such as 2026-03-01T08:00:00Z")
         })?;
