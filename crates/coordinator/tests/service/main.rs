@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod controls;
 mod crowds;
 mod events;
 mod exits;

@@ -18,18 +18,18 @@ use crate::{Service, secs, service, sleep, store};
 
 /// A store whose commits, or whose reads too, fail while it is switched off.
 #[derive(Clone)]
-struct Failing {
+pub(crate) struct Failing {
     store: Arc<MemoryStore>,
     reads: Arc<AtomicBool>,
     commits: Arc<AtomicBool>,
 }
 
 impl Failing {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { store: store(), reads: Arc::default(), commits: Arc::default() }
     }
 
-    fn fail(&self, fails: bool) {
+    pub(crate) fn fail(&self, fails: bool) {
         self.reads.store(fails, Ordering::SeqCst);
         self.commits.store(fails, Ordering::SeqCst);
     }
@@ -73,7 +73,7 @@ impl Store for Failing {
 }
 
 /// Starts a call that is held on its place.
-async fn held(service: &Arc<Service<Failing>>, name: &'static str, hold: Span) -> tokio::task::JoinHandle<Answer> {
+pub(crate) async fn held(service: &Arc<Service<Failing>>, name: &'static str, hold: Span) -> tokio::task::JoinHandle<Answer> {
     let first = service.ask(AcquireRequest { hold: Span::ZERO, ..ask(name) }).await;
     let (service, request) = (service.clone(), back(&ask(name), first.queued(), hold));
     tokio::spawn(async move { service.ask(request).await })
