@@ -110,7 +110,7 @@ def _used() -> list[Panel]:
         ),
         Table(
             title="In the time shown",
-            asks="What did we use and spend, by model? `paceline usage --by tenant,model --csv` has the same as a file.",
+            asks="What did we use and spend, by model?",
             queries=[
                 Query(
                     'sum by (provider, model) (increase(paceline_units_total{kind=~"first|retry", meter="requests"}[$__range]))',

@@ -23,7 +23,6 @@ FIRST = "first-five-minutes"
 # Pages that no alert leads to.
 NO_ALERT = {"clients-local"}
 # Commands that a runbook names and the binary does not have yet.
-NOT_YET = {"top", "why", "usage"}
 
 
 def rules() -> list[dict[str, Any]]:
@@ -96,6 +95,4 @@ def commands() -> list[str]:
 def test_a_command_of_a_runbook_is_one(line: str) -> None:
     words = shlex.split(line)[1:]
     asked = subprocess.run([os.environ["PACELINE_BIN"], *words, "--help"], capture_output=True, text=True, check=False)
-    is_unknown = "unrecognized subcommand" in asked.stderr
-    assert not is_unknown or words[0] in NOT_YET, asked.stderr
-    assert is_unknown or asked.returncode == 0, asked.stderr
+    assert asked.returncode == 0, asked.stderr

@@ -47,7 +47,7 @@ async fn a_pause_said_at_one_replica_ends_at_another() {
         service(store.clone(), limits("limits: {requests: 600/min}")).await,
         service(store.clone(), limits("limits: {requests: 600/min}")).await,
     );
-    say(&here, pause(secs(600))).await.unwrap();
+    say(&here, pause(secs(60))).await.unwrap();
     there.coordinator.follow_controls().await.unwrap();
     let asked = AcquireRequest { hold: Span::ZERO, ..ask("A") };
     assert_eq!(there.ask(asked.clone()).await.queued().binding.source, Source::Paused);
@@ -73,7 +73,7 @@ async fn without_the_store_what_was_said_holds_until_its_end() {
     assert!(paused(&answer) >= secs(19), "{:?}", answer.grant().delays);
 
     // Something new holds here alone, and no longer than the store is away.
-    let here = service.coordinator.change_controls_here(|book, now| book.say(pause(secs(600)), now)).await;
+    let here = service.coordinator.change_controls_here(|book, now| book.say(pause(secs(60)), now)).await;
     assert!(here.is_ok_and(|pending| pending.added.is_some()));
     let asked = |name| AcquireRequest { hold: Span::ZERO, ..ask(name) };
     assert_eq!(service.ask(asked("B")).await.queued().binding.source, Source::Paused);
