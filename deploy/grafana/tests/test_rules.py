@@ -22,7 +22,6 @@ HEADINGS = ["What users see", "Is it us?", "Three commands", "When it is over"]
 FIRST = "first-five-minutes"
 # Pages that no alert leads to.
 NO_ALERT = {"clients-local"}
-# Commands that a runbook names and the binary does not have yet.
 
 
 def rules() -> list[dict[str, Any]]:
