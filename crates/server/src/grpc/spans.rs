@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_workers_say_of_their_span_is_read_as_the_specification_wants() {
-        let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "1020304050607080");
         let sampled = |text: &str| Parent::read(text).map(|parent| parent.is_sampled);
         assert_eq!(sampled(&format!("00-{trace}-{span}-01")), Some(true));
         assert_eq!(sampled(&format!("00-{trace}-{span}-00")), Some(false));
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn who_does_not_trace_makes_nothing() {
         let traces = Traces::default();
-        let parent = Parent::read("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+        let parent = Parent::read("00-4bf92f3577b34da6a3ce929d0e0e4736-1020304050607080-01");
         assert!(traces.rpc("paceline.v1.RateLimiter/Acquire", parent).is_none());
     }
 }
