@@ -109,8 +109,10 @@ pub(crate) async fn run(args: EventsArgs, out: &mut (dyn Write + Send)) -> Resul
         kinds: args.kinds.clone(),
     };
     let told = list(addr, &mut service, request(since)).await?;
-    let mut seen: HashSet<String> = HashSet::new();
-    write(&told, &mut seen, args.json, out)?;
+    let mut seen = write(&told, &HashSet::new(), args.json, out)?;
+    if !args.json {
+        print::missing(&told).into_iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    }
     if !args.json && !args.follow && told.events.is_empty() {
         writeln!(out, "nothing changed in the last {since}")?;
     }
@@ -127,7 +129,7 @@ pub(crate) async fn run(args: EventsArgs, out: &mut (dyn Write + Send)) -> Resul
                 if std::mem::take(&mut is_away) {
                     aside(&format!("{addr} answers again"));
                 }
-                write(&told, &mut seen, args.json, out)?;
+                seen = write(&told, &seen, args.json, out)?;
             }
             Err(EventsError::Service(StatusError::Away { .. })) => {
                 if !std::mem::replace(&mut is_away, true) {
@@ -157,20 +159,22 @@ async fn list(
     service.list_events(request).await.map(Response::into_inner).map_err(|status| failed(addr, &status))
 }
 
-/// Writes those that were not written before.
-fn write(told: &ListEventsResponse, seen: &mut HashSet<String>, as_json: bool, out: &mut (dyn Write + Send)) -> io::Result<()> {
+/// Writes those that were not in the answer before; returns which were written and may come again.
+fn write(
+    told: &ListEventsResponse,
+    before: &HashSet<String>,
+    as_json: bool,
+    out: &mut (dyn Write + Send),
+) -> io::Result<HashSet<String>> {
     let now = Timestamp::now();
-    let is_first = seen.is_empty();
-    for event in &told.events {
-        if seen.insert(event.id.clone()) {
-            let line = if as_json { print::json(event, now) } else { print::line(event, now) };
-            writeln!(out, "{line}")?;
-        }
+    for event in told.events.iter().filter(|event| !before.contains(&event.id)) {
+        let line = if as_json { print::json(event, now) } else { print::line(event, now) };
+        writeln!(out, "{line}")?;
     }
-    if is_first && !as_json {
-        print::missing(told).into_iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    }
-    Ok(())
+    let in_it = told.events.iter().map(|event| event.id.clone());
+    // With the store away it holds a few only: the others come again when that is back.
+    let still = before.iter().filter(|_| !told.store_away.is_empty()).cloned();
+    Ok(in_it.chain(still).collect())
 }
 
 fn failed(addr: &str, status: &Status) -> EventsError {
